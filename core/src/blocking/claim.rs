@@ -1,0 +1,323 @@
+//! A claim in a worker's hands: rows are handed out one by one, each only while the claim is surely valid.
+//!
+//! When the last handle on a claim is dropped, rows that were never handed out are released; rows that were
+//! handed out and not finished stay with the claim until its lease ends.
+
+use super::registry::Local;
+use crate::claim::{ClaimState, Finish, Outcome};
+use crate::engine::Claimed;
+use crate::error::{Error, Result};
+use crate::job::ClaimedJob;
+use crate::plan::finish::Held;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use uuid::Uuid;
+
+/// Where a row stands inside of this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Waiting,
+    Started,
+    Finished,
+}
+
+struct Core {
+    /// `None` for an empty claim.
+    owned: Option<Owned>,
+    jobs: Vec<Arc<ClaimedJob>>,
+    steps: Mutex<Vec<Step>>,
+}
+
+struct Owned {
+    local: Arc<Local>,
+    state: Arc<ClaimState>,
+}
+
+/// A batch of jobs with one token and one lease. Handles share it; none of them crosses a fork.
+#[derive(Clone)]
+pub struct Claim {
+    core: Arc<Core>,
+}
+
+/// One job of a claim.
+#[derive(Clone)]
+pub struct Job {
+    core: Arc<Core>,
+    index: usize,
+    row: Arc<ClaimedJob>,
+}
+
+impl std::ops::Deref for Job {
+    type Target = ClaimedJob;
+    fn deref(&self) -> &ClaimedJob {
+        &self.row
+    }
+}
+
+impl Core {
+    fn steps(&self) -> std::sync::MutexGuard<'_, Vec<Step>> {
+        self.steps.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set(&self, indexes: &[usize], step: Step) {
+        let mut steps = self.steps();
+        for index in indexes {
+            if let Some(slot) = steps.get_mut(*index) {
+                *slot = step;
+            }
+        }
+    }
+
+    fn held(&self, indexes: &[usize]) -> Vec<Held> {
+        indexes.iter().filter_map(|index| self.jobs.get(*index)).map(|job| Held::from(job.as_ref())).collect()
+    }
+
+    fn owned(&self) -> Result<&Owned> {
+        let owned = self.owned.as_ref().ok_or_else(|| Error::invalid("the claim is empty"))?;
+        owned.local.engine.shared.check_process()?;
+        Ok(owned)
+    }
+
+    /// Finishes rows now; durable when it returns.
+    fn finish(&self, indexes: &[usize], outcome: &Outcome) -> Result<Vec<Finish>> {
+        if indexes.is_empty() {
+            return Ok(Vec::new());
+        }
+        let owned = self.owned()?;
+        let jobs = self.held(indexes);
+        let answers = owned.local.wait(owned.local.engine.finish(&owned.state, &jobs, outcome))?;
+        let mut steps = self.steps();
+        let mut settled = 0;
+        for index in indexes {
+            if let Some(slot) = steps.get_mut(*index).filter(|slot| **slot != Step::Finished) {
+                *slot = Step::Finished;
+                settled += 1;
+            }
+        }
+        drop(steps);
+        owned.local.engine.settle(&owned.state, settled);
+        Ok(answers)
+    }
+
+    /// Gives an outcome to the background thread.
+    fn finish_later(&self, index: usize, outcome: Outcome) -> Result<()> {
+        let owned = self.owned()?;
+        for job in self.held(&[index]) {
+            owned.local.engine.shared.background()?.finish(&owned.state, job, outcome.clone())?;
+        }
+        self.set(&[index], Step::Finished);
+        Ok(())
+    }
+
+    fn waiting(&self) -> Vec<usize> {
+        let steps = self.steps();
+        steps.iter().enumerate().filter(|(_, step)| **step == Step::Waiting).map(|(index, _)| index).collect()
+    }
+}
+
+impl Drop for Core {
+    fn drop(&mut self) {
+        let Some(owned) = self.owned.take() else { return };
+        if owned.local.engine.shared.is_foreign() {
+            // The parent's: not a byte on its sockets, not a lock of its threads.
+            std::mem::forget(owned);
+            return;
+        }
+        self.owned = Some(owned);
+        let waiting = self.waiting();
+        if let Err(error) = self.finish(&waiting, &Outcome::Release { delay: Duration::ZERO }) {
+            log::warn!("{error}");
+        }
+        if let Some(owned) = &self.owned
+            && !owned.state.is_finished()
+            && self.steps().contains(&Step::Started)
+            && let Some(background) = owned.local.engine.shared.background.get()
+        {
+            background.forget(&owned.state);
+        }
+    }
+}
+
+impl Claim {
+    pub(super) fn new(local: Arc<Local>, claimed: Option<Claimed>) -> Self {
+        let (owned, jobs) = match claimed {
+            Some(claimed) => (Some(Owned { local, state: claimed.state }), claimed.jobs),
+            None => (None, Vec::new()),
+        };
+        let steps = Mutex::new(vec![Step::Waiting; jobs.len()]);
+        Claim { core: Arc::new(Core { owned, jobs: jobs.into_iter().map(Arc::new).collect(), steps }) }
+    }
+
+    pub(super) fn tally(&self) -> Option<&crate::claim::Tally> {
+        self.core.owned.as_ref().map(|owned| &owned.state.tally)
+    }
+
+    pub(super) fn is_settled(&self) -> bool {
+        self.core.owned.as_ref().is_none_or(|owned| owned.state.is_finished())
+    }
+
+    /// Rows in it.
+    pub fn len(&self) -> usize {
+        self.core.jobs.len()
+    }
+
+    /// True when nothing waited.
+    pub fn is_empty(&self) -> bool {
+        self.core.jobs.is_empty()
+    }
+
+    /// Its token: 128 random bits; `None` for an empty claim.
+    pub fn token(&self) -> Option<Uuid> {
+        self.core.owned.as_ref().map(|owned| owned.state.token)
+    }
+
+    /// The id of its row in the claims table; `None` for an empty claim.
+    pub fn id(&self) -> Option<i64> {
+        self.core.owned.as_ref().map(|owned| owned.state.id)
+    }
+
+    /// Its rows in order, for looking at. Handing out goes by [`Claim::next_job`].
+    pub fn rows(&self) -> &[Arc<ClaimedJob>] {
+        &self.core.jobs
+    }
+
+    /// True once a renewal was refused: somebody else may own the rows now.
+    pub fn is_lost(&self) -> bool {
+        self.core.owned.as_ref().is_some_and(|owned| owned.state.is_lost())
+    }
+
+    /// For how long it is surely valid from now on; zero when lost or empty.
+    pub fn valid_for(&self) -> Duration {
+        self.core.owned.as_ref().map_or(Duration::ZERO, |owned| owned.state.valid_for())
+    }
+
+    /// The next row that was not handed out yet, or `None`.
+    ///
+    /// Past the time until which the claim is surely valid, it is renewed first; when that is refused no
+    /// further row is started.
+    ///
+    /// # Errors
+    /// `Invalid` after a fork or close; `Unavailable` when the renewal that is needed cannot be asked for.
+    pub fn next_job(&self) -> Result<Option<Job>> {
+        let next = self.core.steps().iter().position(|step| *step == Step::Waiting);
+        let Some(index) = next else { return Ok(None) };
+        let owned = self.core.owned()?;
+        if owned.state.valid_for().is_zero() && !self.renew()? {
+            return Ok(None);
+        }
+        self.core.set(&[index], Step::Started);
+        Ok(self.job(index))
+    }
+
+    /// The row at a position, handed out or not.
+    pub fn job(&self, index: usize) -> Option<Job> {
+        let row = Arc::clone(self.core.jobs.get(index)?);
+        Some(Job { core: Arc::clone(&self.core), index, row })
+    }
+
+    /// Renews the lease now; `false` when it is lost.
+    ///
+    /// # Errors
+    /// `Unavailable`; the claim stays valid for [`Claim::valid_for`].
+    pub fn renew(&self) -> Result<bool> {
+        let owned = self.core.owned()?;
+        owned.local.wait(owned.local.engine.renew(&owned.state))
+    }
+
+    /// Finishes rows by id in one step; durable when it returns. One answer an id, in order.
+    ///
+    /// # Errors
+    /// `Invalid` for an id that is not in the claim, before anything is written; `Unavailable`.
+    pub fn finish(&self, ids: &[i64], outcome: &Outcome) -> Result<Vec<Finish>> {
+        let find = |id: &i64| {
+            let found = self.core.jobs.iter().position(|job| job.id == *id);
+            found.ok_or_else(|| Error::invalid(format!("job {id} is not in this claim")))
+        };
+        let indexes = ids.iter().map(find).collect::<Result<Vec<_>>>()?;
+        self.core.finish(&indexes, outcome)
+    }
+
+    /// Completes all rows that were not finished yet. One answer a row, in order.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    pub fn complete_all(&self) -> Result<Vec<Finish>> {
+        let steps = self.core.steps().clone();
+        let open: Vec<usize> = steps.iter().enumerate().filter(|(_, s)| **s != Step::Finished).map(|(i, _)| i).collect();
+        self.core.finish(&open, &Outcome::Complete)
+    }
+
+    /// Releases the rows that were not handed out; how many were given back.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    pub fn release_unstarted(&self) -> Result<usize> {
+        let answers = self.core.finish(&self.core.waiting(), &Outcome::Release { delay: Duration::ZERO })?;
+        Ok(answers.iter().filter(|answer| **answer == Finish::Accepted).count())
+    }
+}
+
+impl Iterator for Claim {
+    type Item = Result<Job>;
+    fn next(&mut self) -> Option<Result<Job>> {
+        self.next_job().transpose()
+    }
+}
+
+impl Job {
+    /// The claim it belongs to.
+    pub fn claim(&self) -> Claim {
+        Claim { core: Arc::clone(&self.core) }
+    }
+
+    /// Done. Durable when it returns.
+    ///
+    /// # Errors
+    /// `Unavailable`: unknown whether it was written; the same call may be repeated.
+    pub fn complete(&self) -> Result<Finish> {
+        self.finish(&Outcome::Complete)
+    }
+
+    /// Failed: comes back after `delay` or the back-off, or is dead when its attempts are used up.
+    ///
+    /// # Errors
+    /// As [`Job::complete`].
+    pub fn fail(&self, error: impl Into<String>, delay: Option<Duration>) -> Result<Finish> {
+        self.finish(&Outcome::Fail { error: error.into(), delay })
+    }
+
+    /// Given back without blame, not to be handed out before `delay` has gone by. The attempt is not counted.
+    ///
+    /// # Errors
+    /// As [`Job::complete`].
+    pub fn release(&self, delay: Duration) -> Result<Finish> {
+        self.finish(&Outcome::Release { delay })
+    }
+
+    /// Leaves the claim with `outcome`. Durable when it returns.
+    ///
+    /// # Errors
+    /// As [`Job::complete`].
+    pub fn finish(&self, outcome: &Outcome) -> Result<Finish> {
+        let answers = self.core.finish(&[self.index], outcome)?;
+        answers.first().copied().ok_or_else(|| Error::invalid("no answer for the job"))
+    }
+
+    /// Leaves the claim with `outcome`, written soon by the background thread; `flush` waits for it.
+    ///
+    /// # Errors
+    /// `Invalid` after a fork or close.
+    pub fn finish_later(&self, outcome: Outcome) -> Result<()> {
+        self.core.finish_later(self.index, outcome)
+    }
+
+    /// True when it was finished through this claim, or its finish is on the way.
+    pub fn is_finished(&self) -> bool {
+        self.core.steps().get(self.index) == Some(&Step::Finished)
+    }
+
+    /// Its claim's token.
+    pub fn token(&self) -> Option<Uuid> {
+        self.claim().token()
+    }
+}

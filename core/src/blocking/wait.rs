@@ -1,0 +1,81 @@
+//! Waiting for an asynchronous verb in slices, so that the host language can run its signal handlers.
+
+use super::registry::Local;
+use crate::background::unwritten;
+use crate::error::{Error, ErrorKind, Result};
+use std::sync::OnceLock;
+use std::sync::mpsc::RecvTimeoutError;
+use std::time::Duration;
+
+/// How long a signal may have to wait for its handler.
+const SLICE: Duration = Duration::from_millis(50);
+/// The longest a flush waits for a database that is away.
+const LONGEST_FLUSH: Duration = Duration::from_secs(60);
+
+static HOOK: OnceLock<fn() -> bool> = OnceLock::new();
+
+/// Has `hook` called about every 50 ms in a thread that waits; `false` from it ends the wait with `Interrupted`.
+///
+/// For bindings; the first call counts.
+pub fn set_wait_hook(hook: fn() -> bool) {
+    let _ = HOOK.set(hook);
+}
+
+/// Whether the host wants to go on.
+pub(super) fn go_on() -> bool {
+    HOOK.get().is_none_or(|hook| hook())
+}
+
+fn interrupted() -> Error {
+    Error::new(ErrorKind::Interrupted, "the wait was interrupted")
+}
+
+impl Local {
+    pub(super) fn wait<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
+        if HOOK.get().is_none() {
+            return self.runtime.block_on(work);
+        }
+        let mut work = Box::pin(work);
+        loop {
+            let slice = async { tokio::time::timeout(SLICE, work.as_mut()).await };
+            match self.runtime.block_on(slice) {
+                Ok(answer) => return answer,
+                // Dropping the work closes its connection: the server rolls an open transaction back.
+                Err(_) if !go_on() => return Err(interrupted()),
+                Err(_) => {}
+            }
+        }
+    }
+
+    pub(super) fn flush(&self) -> Result<()> {
+        let Some(background) = self.engine.shared.background.get() else { return Ok(()) };
+        let receiver = background.flush()?;
+        let since = std::time::Instant::now();
+        loop {
+            match receiver.recv_timeout(SLICE) {
+                Ok(pending) => return unwritten(pending),
+                Err(RecvTimeoutError::Disconnected) => return Ok(()),
+                Err(RecvTimeoutError::Timeout) if since.elapsed() > LONGEST_FLUSH => {
+                    return Err(Error::unavailable("outcomes could not be written yet; they are still tried"));
+                }
+                Err(RecvTimeoutError::Timeout) if !go_on() => return Err(interrupted()),
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
+    }
+}
+
+/// Sleeps in slices; `false` when the host wants to stop.
+pub(super) fn sleep(span: Duration, mut is_over: impl FnMut() -> bool) -> bool {
+    let until = std::time::Instant::now() + span;
+    loop {
+        let left = until.saturating_duration_since(std::time::Instant::now());
+        if left.is_zero() || is_over() {
+            return true;
+        }
+        std::thread::sleep(left.min(SLICE));
+        if !go_on() {
+            return false;
+        }
+    }
+}

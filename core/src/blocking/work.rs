@@ -1,0 +1,242 @@
+//! The loop most users want: claim, hand out, finish, until told to stop.
+
+use super::claim::{Claim, Job};
+use super::wait::sleep;
+use super::{Engine, wait};
+use crate::claim::{ClaimRequest, MAX_LIMIT, Outcome};
+use crate::error::{Error, ErrorKind, Result};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+/// The pause after the first empty claim; it doubles up to `max_idle`.
+const FIRST_IDLE: Duration = Duration::from_millis(50);
+/// Claims handed out before their outcomes are added up.
+const SETTLING: usize = 64;
+
+/// How to work.
+#[derive(Clone, Debug)]
+pub struct WorkRequest {
+    /// What to claim; its limit is the batch size.
+    pub claim: ClaimRequest,
+    /// Stop after this time; what is held and not started is released.
+    pub max_time: Option<Duration>,
+    /// Stop after this many jobs.
+    pub max_jobs: Option<u64>,
+    /// Stop when nothing waits.
+    pub until_empty: bool,
+    /// The longest pause between two claims when nothing waits.
+    pub max_idle: Duration,
+    /// Finish each job durably before the next; otherwise the background thread writes outcomes together.
+    pub finish_each: bool,
+    /// Set it (from a signal handler, another thread) to stop after the job in hand.
+    pub stop: Arc<AtomicBool>,
+}
+
+impl WorkRequest {
+    /// Works on what `claim` asks for until stopped.
+    pub fn new(claim: ClaimRequest) -> Self {
+        WorkRequest {
+            claim,
+            max_time: None,
+            max_jobs: None,
+            until_empty: false,
+            max_idle: Duration::from_secs(1),
+            finish_each: false,
+            stop: Arc::default(),
+        }
+    }
+}
+
+/// What became of a job in its handler.
+#[derive(Clone, Debug)]
+pub enum Handled {
+    /// Leaves its claim with this outcome.
+    As(Outcome),
+    /// The handler finished it itself.
+    Itself,
+    /// As the first, and no further job.
+    Last(Outcome),
+}
+
+/// What a `work` call did.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Summary {
+    /// Jobs claimed.
+    pub claimed: u64,
+    /// Completions accepted.
+    pub completed: u64,
+    /// Failures accepted.
+    pub failed: u64,
+    /// Jobs given back: by handlers, and those not started.
+    pub released: u64,
+    /// Jobs whose claim was lost before their outcome was written.
+    pub lost: u64,
+    /// Seconds from start to end.
+    pub seconds: f64,
+}
+
+/// The state of one `work` call.
+struct Loop<'a> {
+    engine: &'a Engine,
+    request: &'a WorkRequest,
+    started: Instant,
+    handed_out: u64,
+    summary: Summary,
+    settling: Vec<Claim>,
+}
+
+impl Engine {
+    /// Claims batches and calls `handler` for each job, until the time, the number of jobs or the work is over, or
+    /// `stop` is set. A database that goes away meanwhile is waited for. Outcomes are written when it returns.
+    ///
+    /// # Errors
+    /// `Invalid`, `Schema`, `Config` at once; `Unavailable` when the database never answered, or outcomes are left
+    /// unwritten; `Interrupted`. What is held and not started is released before.
+    pub fn work(&self, request: &WorkRequest, mut handler: impl FnMut(&Job) -> Handled) -> Result<Summary> {
+        if request.max_jobs == Some(0) {
+            return Err(Error::invalid("max_jobs must be 1 or more").during("work"));
+        }
+        request.claim.check(self.config.lease).map_err(|e| e.during("work"))?;
+        let mut work = Loop {
+            engine: self,
+            request,
+            started: Instant::now(),
+            handed_out: 0,
+            summary: Summary::default(),
+            settling: Vec::new(),
+        };
+        let result = work.run(&mut handler);
+        let flushed = self.flush();
+        work.settle(true);
+        let mut summary = work.summary;
+        summary.seconds = work.started.elapsed().as_secs_f64();
+        result.and(flushed).map_err(|e| e.during("work"))?;
+        Ok(summary)
+    }
+}
+
+impl Loop<'_> {
+    fn is_over(&self) -> bool {
+        self.request.stop.load(Relaxed) || self.request.max_time.is_some_and(|limit| self.started.elapsed() >= limit) || self.left() == 0
+    }
+
+    fn left(&self) -> u64 {
+        self.request.max_jobs.map_or(u64::MAX, |max| max.saturating_sub(self.handed_out))
+    }
+
+    fn run(&mut self, handler: &mut impl FnMut(&Job) -> Handled) -> Result<()> {
+        let mut idle = FIRST_IDLE;
+        let mut has_answered = false;
+        while !self.is_over() {
+            let limit = usize::try_from(self.left()).unwrap_or(MAX_LIMIT).min(self.request.claim.limit);
+            let claim = match self.engine.claim(&self.request.claim.clone().limit(limit)) {
+                Ok(claim) => claim,
+                Err(error) if error.kind() == ErrorKind::Unavailable && has_answered => {
+                    log::warn!("work: {error}; waiting for the database");
+                    self.pause(&mut idle, Duration::from_secs(5))?;
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            has_answered = true;
+            if claim.is_empty() {
+                if self.request.until_empty {
+                    return Ok(());
+                }
+                self.pause(&mut idle, self.request.max_idle)?;
+                continue;
+            }
+            idle = FIRST_IDLE;
+            self.summary.claimed += claim.len() as u64;
+            let is_last = self.batch(&claim, handler);
+            self.settling.push(claim);
+            if self.settling.len() > SETTLING {
+                self.settle(false);
+            }
+            if is_last? {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Hands out one claim; true when there shall be no further one. What was not started is released.
+    fn batch(&mut self, claim: &Claim, handler: &mut impl FnMut(&Job) -> Handled) -> Result<bool> {
+        let mut is_last = false;
+        while !is_last && !self.is_over() {
+            let job = match claim.next_job() {
+                Ok(Some(job)) => job,
+                Ok(None) => break,
+                // The renewal that is needed cannot be asked for: the rows are left to their lease.
+                Err(error) if error.kind() == ErrorKind::Unavailable => {
+                    log::warn!("work: {error}");
+                    break;
+                }
+                Err(error) => return Err(error),
+            };
+            self.handed_out += 1;
+            let outcome = match handler(&job) {
+                Handled::Itself => continue,
+                Handled::As(outcome) => outcome,
+                Handled::Last(outcome) => {
+                    is_last = true;
+                    outcome
+                }
+            };
+            if job.is_finished() {
+                continue;
+            }
+            if self.request.finish_each {
+                self.finish_each(&job, &outcome)?;
+            } else {
+                job.finish_later(outcome)?;
+            }
+            if !wait::go_on() {
+                is_last = true;
+            }
+        }
+        match claim.release_unstarted() {
+            Err(error) if error.kind() == ErrorKind::Unavailable => log::warn!("work: {error}"),
+            other => drop(other?),
+        }
+        Ok(is_last)
+    }
+
+    /// Insists on a durable outcome as long as the database comes back within the lease.
+    fn finish_each(&self, job: &Job, outcome: &Outcome) -> Result<()> {
+        loop {
+            match job.finish(outcome) {
+                Ok(_) => return Ok(()),
+                Err(error) if error.is_retryable() && !job.claim().valid_for().is_zero() => log::warn!("work: {error}"),
+                Err(error) if error.is_retryable() => {
+                    log::warn!("work: {error}; job {} comes back when its lease ends", job.id);
+                    return Ok(());
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn pause(&self, idle: &mut Duration, longest: Duration) -> Result<()> {
+        let jitter = 0.75 + fastrand::f64() / 2.0;
+        if !sleep(idle.mul_f64(jitter), || self.is_over()) {
+            return Err(Error::new(ErrorKind::Interrupted, "the wait was interrupted"));
+        }
+        *idle = (*idle * 2).min(longest);
+        Ok(())
+    }
+
+    /// Adds up the outcomes of claims that have all their answers; of every claim with `all`, after a flush.
+    fn settle(&mut self, all: bool) {
+        let (over, open) = std::mem::take(&mut self.settling).into_iter().partition(|claim| all || claim.is_settled());
+        self.settling = open;
+        let over: Vec<Claim> = over;
+        for tally in over.iter().filter_map(Claim::tally) {
+            self.summary.completed += tally.completed.load(Relaxed);
+            self.summary.failed += tally.failed.load(Relaxed);
+            self.summary.released += tally.released.load(Relaxed);
+            self.summary.lost += tally.lost.load(Relaxed);
+        }
+    }
+}

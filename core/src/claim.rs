@@ -1,0 +1,194 @@
+//! A claim as the process sees it: its token, its rows, and until when it is surely valid.
+//!
+//! [`ClaimState`] is shared by the owner and the background thread; everything in it is atomic.
+//! The one thing to know: `valid_until` is on the process's CLOCK_BOOTTIME and is set before a request
+//! is sent, so it errs towards "no longer valid".
+
+use crate::time::{boottime, micros};
+use crate::{error::Error, error::Result, job::check_queue};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+use uuid::Uuid;
+
+/// Rows at most in one claim.
+pub const MAX_LIMIT: usize = 10_000;
+
+/// What a claim asks for.
+#[derive(Clone, Debug)]
+pub struct ClaimRequest {
+    /// The queues, asked in this order within one priority. At least one.
+    pub queues: Vec<String>,
+    /// Only jobs of this priority.
+    pub priority: Option<i16>,
+    /// Rows at most, 1 to 10,000.
+    pub limit: usize,
+    /// The lease; the engine's default when `None`; at least 1 second.
+    pub lease: Option<Duration>,
+    /// No renewal goes past this time from the start. Must not be shorter than the lease.
+    pub max_run: Option<Duration>,
+    /// Only jobs whose id leaves the remainder `.0` when divided by `.1`.
+    pub partition: Option<(i64, i64)>,
+}
+
+impl ClaimRequest {
+    /// A claim of up to 100 jobs of one queue.
+    pub fn new(queue: impl Into<String>) -> Self {
+        ClaimRequest { queues: vec![queue.into()], priority: None, limit: 100, lease: None, max_run: None, partition: None }
+    }
+
+    /// The same with another limit.
+    #[must_use]
+    pub fn limit(mut self, limit: usize) -> Self {
+        self.limit = limit;
+        self
+    }
+
+    /// The same with another lease.
+    #[must_use]
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.lease = Some(lease);
+        self
+    }
+
+    pub(crate) fn check(&self, default_lease: Duration) -> Result<()> {
+        if self.queues.is_empty() {
+            return Err(Error::invalid("queues must name at least one queue"));
+        }
+        self.queues.iter().try_for_each(|queue| check_queue(queue))?;
+        if !(1..=MAX_LIMIT).contains(&self.limit) {
+            return Err(Error::invalid(format!("limit must be from 1 to {MAX_LIMIT}, not {}", self.limit)));
+        }
+        let lease = self.lease.unwrap_or(default_lease);
+        if lease < Duration::from_secs(1) || lease > Duration::from_secs(31_536_000) {
+            return Err(Error::invalid("lease must be from 1 second to 1 year"));
+        }
+        if self.max_run.is_some_and(|max_run| max_run < lease) {
+            return Err(Error::invalid("max_run must not be shorter than the lease"));
+        }
+        if let Some((k, n)) = self.partition
+            && !(n >= 1 && (0..n).contains(&k))
+        {
+            return Err(Error::invalid("partition must be (k, n) with 0 <= k < n"));
+        }
+        Ok(())
+    }
+}
+
+/// How a row leaves its claim.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    /// Done.
+    Complete,
+    /// Failed: it comes back after the back-off, or is dead when its attempts are used up.
+    Fail {
+        /// What went wrong; cut to 4,000 characters.
+        error: String,
+        /// Instead of the back-off.
+        delay: Option<Duration>,
+    },
+    /// Given back without blame: the attempt is not counted.
+    Release {
+        /// Not handed out again before this has gone by.
+        delay: Duration,
+    },
+}
+
+/// The answer to a finish.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finish {
+    /// Accepted now, or the same outcome had been accepted before.
+    Accepted,
+    /// Somebody else owns the row now; nothing was changed.
+    Lost,
+}
+
+/// The part of a claim that outlives its handle: the heartbeat's and the writers' view.
+#[derive(Debug)]
+pub(crate) struct ClaimState {
+    pub id: i64,
+    pub token: Uuid,
+    pub worker: String,
+    pub lease: Duration,
+    /// On CLOCK_BOOTTIME; no renewal counts past it.
+    pub max_until: Option<i64>,
+    valid_until: AtomicI64,
+    lost: AtomicBool,
+    /// Rows without an accepted or lost outcome.
+    unfinished: AtomicUsize,
+    pub tally: Tally,
+}
+
+/// Outcomes written, by kind.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    pub completed: AtomicU64,
+    pub failed: AtomicU64,
+    pub released: AtomicU64,
+    pub lost: AtomicU64,
+}
+
+impl Tally {
+    pub(crate) fn count(&self, outcome: &Outcome, finish: Finish) {
+        let counter = match (finish, outcome) {
+            (Finish::Lost, _) => &self.lost,
+            (_, Outcome::Complete) => &self.completed,
+            (_, Outcome::Fail { .. }) => &self.failed,
+            (_, Outcome::Release { .. }) => &self.released,
+        };
+        counter.fetch_add(1, Relaxed);
+    }
+}
+
+impl ClaimState {
+    pub(crate) fn new(id: i64, made: &crate::plan::claim::NewClaim, rows: usize, started: i64) -> Self {
+        let state = ClaimState {
+            id,
+            token: made.token,
+            worker: made.worker.clone(),
+            lease: made.lease,
+            max_until: made.max_run.map(|max_run| started.saturating_add(micros(max_run))),
+            valid_until: AtomicI64::new(0),
+            lost: AtomicBool::new(false),
+            unfinished: AtomicUsize::new(rows),
+            tally: Tally::default(),
+        };
+        state.renewed(started);
+        state
+    }
+
+    /// A claim or renewal that was asked for at `started` has succeeded.
+    pub(crate) fn renewed(&self, started: i64) {
+        // A margin for the way to the server and back, and for the handler's first step.
+        let margin = (self.lease / 10).min(Duration::from_secs(1));
+        let until = started.saturating_add(micros(self.lease - margin));
+        let until = self.max_until.map_or(until, |max| until.min(max));
+        self.valid_until.fetch_max(until, Relaxed);
+    }
+
+    /// For how long the claim is surely valid from now on.
+    pub(crate) fn valid_for(&self) -> Duration {
+        if self.is_lost() {
+            return Duration::ZERO;
+        }
+        let left = self.valid_until.load(Relaxed).saturating_sub(boottime());
+        Duration::from_micros(u64::try_from(left).unwrap_or(0))
+    }
+
+    pub(crate) fn is_lost(&self) -> bool {
+        self.lost.load(Relaxed)
+    }
+
+    pub(crate) fn set_lost(&self) {
+        self.lost.store(true, Relaxed);
+    }
+
+    /// Counts `rows` as finished; true when none is left.
+    pub(crate) fn finished(&self, rows: usize) -> bool {
+        let before = self.unfinished.fetch_update(Relaxed, Relaxed, |left| Some(left.saturating_sub(rows)));
+        before.is_ok_and(|left| left > 0 && left <= rows)
+    }
+
+    pub(crate) fn is_finished(&self) -> bool {
+        self.unfinished.load(Relaxed) == 0
+    }
+}

@@ -1,0 +1,172 @@
+//! SQL text and nothing else: whole statements per database, as constants.
+//!
+//! A text holds `{names}` of tables and indexes, filled in once per engine, and at most one of `{ids}`,
+//! `{rows}` and `{list}`, filled in per call with places for bound values. [`codes`] sorts server errors.
+
+pub(crate) mod codes;
+mod mysql;
+mod sqlite;
+
+use crate::config::ClaimShape;
+use rowclaim_migrations::{Flavor, Names};
+
+macro_rules! statements {
+    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
+        /// The texts of one database before names are filled in.
+        pub(crate) struct Texts { $(pub $name: &'static str),* }
+
+        /// The statements of one engine.
+        pub(crate) struct Statements { $($(#[$doc])* pub $name: String),* }
+
+        impl Statements {
+            fn fill(texts: &Texts, fill: impl Fn(&str) -> String) -> Self {
+                Statements { $($name: fill(texts.$name)),* }
+            }
+
+            /// Every statement by name, for the snapshot and EXPLAIN tests.
+            #[cfg(test)]
+            pub(crate) fn all(&self) -> Vec<(&'static str, &str)> {
+                vec![$((stringify!($name), self.$name.as_str())),*]
+            }
+        }
+    };
+}
+
+statements! {
+    /// Fails with a syntax error where SKIP LOCKED is unknown.
+    probe_skip_locked,
+
+    /// The next queue after one (loose index scan).
+    next_queue,
+    /// The next priority in use in a queue (loose index scan).
+    next_priority,
+    /// Locks the first waiting jobs of one lane.
+    pick,
+    /// Reads, without locks, ids of the first waiting jobs of one lane and one partition.
+    pick_ids,
+    /// Locks candidates by id.
+    lock_ids,
+    /// Records the claim.
+    insert_claim,
+    /// Hands the jobs to the claim.
+    mark,
+    /// Ends jobs that were found ready with no attempt left.
+    exhaust,
+    /// The claim of a token, after a lost COMMIT.
+    claim_by_token,
+    /// The jobs a claim holds.
+    claimed,
+
+    /// Accepts outcomes of a claim's jobs.
+    complete,
+    /// Puts a failed job back for a later attempt.
+    fail_back,
+    /// Ends a failed job.
+    fail_dead,
+    /// Gives jobs back without blame.
+    release,
+    /// Records attempts that did not succeed.
+    insert_attempts,
+    /// One `{rows}` item of `insert_attempts`.
+    insert_attempts_row,
+    /// Where jobs stand now, to tell a repeated finish from a lost one.
+    inspect,
+    /// How an attempt ended.
+    outcome_of,
+    /// Closes claims whose jobs are all finished.
+    close_claims,
+
+    /// Extends the leases of open claims.
+    renew,
+    /// Which claims are still renewable.
+    renewable,
+
+    /// Claims whose lease has run out.
+    expired,
+    /// Marks one claim expired.
+    expire,
+    /// Locks the jobs an expired claim still holds.
+    lost_jobs,
+    /// Puts lost jobs back.
+    lost_back,
+    /// Ends lost jobs that have no attempt left.
+    lost_dead,
+
+    /// Jobs that hold any of some keys.
+    look,
+    /// Frees keys whose time is over.
+    free_timed,
+    /// Creates jobs.
+    insert_jobs,
+    /// One `{rows}` item of `insert_jobs`.
+    insert_jobs_row,
+    /// The ids of the jobs just created.
+    made,
+    /// Jobs created under a token before the connection was lost.
+    made_before_loss,
+    /// Creates one job on the caller's own connection.
+    plan_create,
+
+    /// One whole job.
+    job,
+    /// Jobs before an id, newest first.
+    list_jobs,
+    /// Dead jobs before an id, newest first, found through the attempts ledger.
+    list_dead,
+    /// Puts a dead job back.
+    retry_dead,
+    /// Takes a claimed job away from its owner and puts it back.
+    retry_claimed,
+    /// Cancels a job that is not held.
+    cancel,
+    /// Cancels a job and takes it away from its owner.
+    cancel_claimed,
+    /// Attempts of one job.
+    list_attempts,
+
+    /// Waiting jobs of a lane that are due, up to a limit.
+    count_due,
+    /// Waiting jobs of a lane that are not due yet, up to a limit.
+    count_delayed,
+    /// Since when the first due job of a lane waits.
+    oldest_due,
+    /// Open claims and their jobs.
+    open_claims,
+    /// How many of a claim's jobs are still held.
+    count_claimed,
+    /// Dead jobs, up to a limit.
+    count_dead,
+    /// All jobs by queue and state: scans the table.
+    count_exact,
+
+    /// Finished jobs after an id that are old enough to go.
+    prunable_jobs,
+    /// Deletes finished jobs.
+    prune_jobs,
+    /// Ended claims that are old enough to go.
+    prunable_claims,
+    /// Deletes ended claims.
+    prune_claims,
+    /// Attempts that are old enough to go.
+    prunable_attempts,
+    /// Deletes attempts.
+    prune_attempts,
+}
+
+impl Statements {
+    /// The statements of `flavor` for a claim shape, with the table names filled in.
+    pub(crate) fn new(flavor: Flavor, shape: ClaimShape, names: &Names) -> Self {
+        let texts = match flavor {
+            Flavor::MySql => &mysql::TEXTS,
+            Flavor::Sqlite => &sqlite::TEXTS,
+        };
+        let (skip, wait) = match shape {
+            ClaimShape::SkipLocked => ("FOR UPDATE SKIP LOCKED", "FOR UPDATE"),
+            ClaimShape::TokenUpdate => ("FOR UPDATE", "FOR UPDATE"),
+            ClaimShape::Exclusive => ("", ""),
+        };
+        Statements::fill(texts, |text| {
+            names.fill(text).replace("{skip locked}", skip).replace("{lock}", wait).trim_end().to_owned()
+        })
+    }
+}

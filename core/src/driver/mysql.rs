@@ -1,0 +1,178 @@
+//! MySQL and MariaDB through mysql_async.
+
+use super::{Executed, Row, ServerInfo, Statement, Value, within};
+use crate::config::{Config, MySqlTarget, TlsMode};
+use crate::dialect::codes;
+use crate::error::{Error, Result};
+use crate::time::Timestamp;
+use mysql_async::prelude::Queryable;
+use mysql_async::{Conn, Opts, OptsBuilder, Params, SslOpts};
+use std::time::Duration;
+use time::{Date, Month, OffsetDateTime, PrimitiveDateTime, Time};
+
+pub(crate) struct Driver {
+    opts: Opts,
+    statement_timeout: Duration,
+}
+
+pub(crate) struct Session {
+    connection: Conn,
+    info: ServerInfo,
+    statement_timeout: Duration,
+}
+
+impl Driver {
+    pub(super) fn new(target: &MySqlTarget, config: &Config) -> Result<Self> {
+        // Zone, mode, character set and isolation are ours on our own connections, whatever the server's
+        // defaults are. READ COMMITTED: gap locks would make producers wait for claims.
+        let setup = vec![
+            "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED".to_owned(),
+            format!(
+                "SET NAMES utf8mb4, time_zone = '+00:00', autocommit = 1, innodb_lock_wait_timeout = {}, \
+                 sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION,ERROR_FOR_DIVISION_BY_ZERO'",
+                config.lock_timeout.as_secs().max(1)
+            ),
+        ];
+        let opts = OptsBuilder::default()
+            .ip_or_hostname(target.host.clone())
+            .tcp_port(target.port)
+            .socket(target.socket.clone())
+            .prefer_socket(false)
+            .user(Some(target.user.clone()))
+            .pass(target.password.clone())
+            .db_name(Some(target.database.clone()))
+            .ssl_opts(tls(target))
+            .tcp_keepalive(Some(Duration::from_secs(60)))
+            .stmt_cache_size(256)
+            .client_found_rows(true)
+            .max_allowed_packet(Some(1 << 30))
+            .wait_timeout(Some(28_800))
+            .setup(setup);
+        Ok(Driver { opts: opts.into(), statement_timeout: config.statement_timeout })
+    }
+
+    pub(super) async fn open(&self) -> Result<Session> {
+        let mut connection = Conn::new(self.opts.clone()).await.map_err(codes::mysql)?;
+        let answer: Option<(Vec<u8>, u64)> =
+            connection.query_first("SELECT VERSION(), @@max_allowed_packet").await.map_err(codes::mysql)?;
+        let (version, max_packet) = answer.ok_or_else(|| Error::decode("the server did not name its version"))?;
+        let info = ServerInfo {
+            version: String::from_utf8_lossy(&version).into_owned(),
+            max_packet: usize::try_from(max_packet).unwrap_or(usize::MAX),
+        };
+        Ok(Session { connection, info, statement_timeout: self.statement_timeout })
+    }
+}
+
+fn tls(target: &MySqlTarget) -> Option<SslOpts> {
+    if target.tls.mode == TlsMode::Off {
+        return None;
+    }
+    let mut opts = SslOpts::default();
+    if let Some(ca) = &target.tls.ca {
+        opts = opts.with_root_certs(vec![ca.clone().into()]);
+    }
+    Some(opts.with_danger_accept_invalid_certs(target.tls.mode == TlsMode::Insecure))
+}
+
+fn bind(value: &Value) -> mysql_async::Value {
+    match value {
+        Value::Null => mysql_async::Value::NULL,
+        Value::Int(number) => mysql_async::Value::Int(*number),
+        Value::Text(text) => mysql_async::Value::Bytes(text.as_bytes().to_vec()),
+        Value::Bytes(bytes) => mysql_async::Value::Bytes(bytes.clone()),
+        Value::At(at) => date_time(*at),
+    }
+}
+
+/// The calendar form of an instant. Instants are checked to lie in the years 1000 to 9999 when they come in.
+fn date_time(at: Timestamp) -> mysql_async::Value {
+    let nanos = i128::from(at.0) * 1_000;
+    match OffsetDateTime::from_unix_timestamp_nanos(nanos) {
+        Ok(t) => mysql_async::Value::Date(
+            u16::try_from(t.year()).unwrap_or(0),
+            t.month().into(),
+            t.day(),
+            t.hour(),
+            t.minute(),
+            t.second(),
+            t.microsecond(),
+        ),
+        Err(_) => mysql_async::Value::NULL,
+    }
+}
+
+fn read(value: mysql_async::Value, column: usize) -> Result<Value> {
+    use mysql_async::Value as V;
+    Ok(match value {
+        V::NULL => Value::Null,
+        V::Bytes(bytes) => Value::Bytes(bytes),
+        V::Int(number) => Value::Int(number),
+        V::UInt(number) => Value::Int(
+            i64::try_from(number).map_err(|_| Error::decode(format!("column {column} is over 63 bits")))?,
+        ),
+        V::Date(year, month, day, hour, minute, second, micro) => {
+            let broken = |_| Error::decode(format!("column {column} is not a date"));
+            let month = Month::try_from(month).map_err(broken)?;
+            let date = Date::from_calendar_date(i32::from(year), month, day).map_err(broken)?;
+            let time = Time::from_hms_micro(hour, minute, second, micro).map_err(broken)?;
+            let nanos = PrimitiveDateTime::new(date, time).assume_utc().unix_timestamp_nanos();
+            Value::At(Timestamp(i64::try_from(nanos / 1_000).unwrap_or(i64::MAX)))
+        }
+        V::Float(_) | V::Double(_) | V::Time(..) => {
+            return Err(Error::decode(format!("column {column} has a type that is not used here")));
+        }
+    })
+}
+
+fn params(statement: &Statement) -> Params {
+    if statement.values.is_empty() {
+        Params::Empty
+    } else {
+        Params::Positional(statement.values.iter().map(bind).collect())
+    }
+}
+
+const LATE: &str = "the server did not answer within statement_timeout";
+
+impl Session {
+    pub(super) fn info(&self) -> &ServerInfo {
+        &self.info
+    }
+
+    pub(super) async fn query(&mut self, statement: &Statement) -> Result<Vec<Row>> {
+        let work = async {
+            let rows: Vec<mysql_async::Row> =
+                self.connection.exec(statement.sql.as_str(), params(statement)).await.map_err(codes::mysql)?;
+            rows.into_iter()
+                .map(|row| {
+                    let values = row.unwrap_raw().into_iter().enumerate();
+                    let values = values.map(|(column, value)| read(value.unwrap_or(mysql_async::Value::NULL), column));
+                    values.collect::<Result<_>>().map(Row)
+                })
+                .collect()
+        };
+        within(self.statement_timeout, LATE, work).await
+    }
+
+    pub(super) async fn execute(&mut self, statement: &Statement) -> Result<Executed> {
+        let work = async {
+            self.connection.exec_drop(statement.sql.as_str(), params(statement)).await.map_err(codes::mysql)?;
+            let last_id = self.connection.last_insert_id().unwrap_or(0);
+            Ok(Executed {
+                matched: self.connection.affected_rows(),
+                last_id: i64::try_from(last_id).unwrap_or(0),
+            })
+        };
+        within(self.statement_timeout, LATE, work).await
+    }
+
+    pub(super) async fn run_text(&mut self, sql: &str) -> Result<()> {
+        let work = async { self.connection.query_drop(sql).await.map_err(codes::mysql) };
+        within(self.statement_timeout, LATE, work).await
+    }
+
+    pub(super) async fn close(self, limit: Duration) {
+        let _ = tokio::time::timeout(limit, self.connection.disconnect()).await;
+    }
+}

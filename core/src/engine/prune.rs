@@ -1,0 +1,84 @@
+//! Deleting what is finished and old, in small steps along the primary key.
+
+use super::Engine;
+use crate::driver::Value;
+use crate::error::Result;
+use crate::plan::ids::Ids;
+use crate::plan::plain;
+use crate::time::micros;
+use std::time::Duration;
+
+/// What may go.
+#[derive(Clone, Copy, Debug)]
+pub struct PruneRequest {
+    /// Only what ended longer ago than this.
+    pub older_than: Duration,
+    /// Rows in one DELETE, 1 to 10,000.
+    pub batch: usize,
+    /// A pause between two steps, so that workers are not held up.
+    pub pause: Duration,
+}
+
+impl PruneRequest {
+    /// Everything that ended longer ago than `older_than`, 1,000 rows a step.
+    pub fn new(older_than: Duration) -> Self {
+        PruneRequest { older_than, batch: 1_000, pause: Duration::from_millis(1) }
+    }
+}
+
+/// Rows deleted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pruned {
+    /// Jobs that were done, dead or cancelled. Their keys are free again, `forever` ones too.
+    pub jobs: u64,
+    /// Claims that were closed or expired.
+    pub claims: u64,
+    /// Attempts of jobs that are gone.
+    pub attempts: u64,
+}
+
+impl Engine {
+    /// Deletes finished jobs, ended claims and their attempts. `progress` is told the counts after each step.
+    ///
+    /// # Errors
+    /// `Invalid` for a wrong batch; `Schema`, `Unavailable`; what was deleted until then stays deleted.
+    pub async fn prune(&self, request: PruneRequest, mut progress: impl FnMut(&Pruned)) -> Result<Pruned> {
+        if !(1..=10_000).contains(&request.batch) {
+            return Err(crate::error::Error::invalid("batch must be from 1 to 10000").during("prune"));
+        }
+        let mut pruned = Pruned::default();
+        for part in 0..3 {
+            let mut after = 0;
+            loop {
+                let step = self
+                    .run("prune", async |_, statements, session, _| {
+                        let (find, delete) = match part {
+                            0 => (&statements.prunable_jobs, &statements.prune_jobs),
+                            1 => (&statements.prunable_claims, &statements.prune_claims),
+                            _ => (&statements.prunable_attempts, &statements.prune_attempts),
+                        };
+                        let values = vec![Value::Int(after), micros(request.older_than).into(), Value::Int(request.batch as i64)];
+                        let rows = session.query(&plain(find, values)).await?;
+                        let ids = rows.iter().map(|row| row.int(0)).collect::<Result<Ids>>()?;
+                        let mut deleted = 0;
+                        for chunk in ids.chunks() {
+                            deleted += session.execute(&chunk.statement(delete, vec![], vec![])).await?.matched;
+                        }
+                        Ok(ids.iter().last().map(|last| (last, deleted)))
+                    })
+                    .await?;
+                let Some((last, deleted)) = step else { break };
+                after = last;
+                let counter = match part {
+                    0 => &mut pruned.jobs,
+                    1 => &mut pruned.claims,
+                    _ => &mut pruned.attempts,
+                };
+                *counter += deleted;
+                progress(&pruned);
+                tokio::time::sleep(request.pause).await;
+            }
+        }
+        Ok(pruned)
+    }
+}

@@ -1,0 +1,135 @@
+//! Rows come back from claims whose lease has run out: the claim is marked first, then its rows, in one transaction.
+//!
+//! Sweepers do not lock each other out beforehand: each takes one claim at a time by a guarded update, and the
+//! one that comes second matches nothing.
+
+use super::finish::record;
+use super::{Engine, Shared};
+use crate::dialect::Statements;
+use crate::driver::Session;
+use crate::error::{Error, ErrorKind, Result};
+use crate::plan::finish::{Ended, Held};
+use crate::plan::ids::Ids;
+use crate::plan::plain;
+use crate::time::micros;
+use std::collections::BTreeMap;
+use std::ops::AddAssign;
+
+/// Claims looked at in one pass.
+const CLAIMS_A_PASS: i64 = 20;
+
+/// What a recovery found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Recovered {
+    /// Claims that had expired with rows in them.
+    pub claims: u64,
+    /// Rows put back for another attempt.
+    pub returned: u64,
+    /// Rows that had no attempt left and are dead now.
+    pub dead: u64,
+}
+
+impl AddAssign for Recovered {
+    fn add_assign(&mut self, other: Self) {
+        self.claims += other.claims;
+        self.returned += other.returned;
+        self.dead += other.dead;
+    }
+}
+
+/// An expired claim before it is taken.
+struct Expired {
+    id: i64,
+    ids: Ids,
+    worker: String,
+}
+
+impl Engine {
+    /// Takes rows back from every claim whose lease has run out.
+    ///
+    /// # Errors
+    /// `Schema`, `Unavailable`. Contention with other sweepers is left to them.
+    pub async fn recover(&self) -> Result<Recovered> {
+        let mut total = Recovered::default();
+        loop {
+            let mut found: Vec<Expired> = self
+                .run("recover", async |_, statements, session, _| {
+                    let rows = session.query(&plain(&statements.expired, vec![CLAIMS_A_PASS.into()])).await?;
+                    rows.iter()
+                        .map(|row| Ok(Expired { id: row.int(0)?, ids: Ids::from_text(&row.text(1)?)?, worker: row.text(2)? }))
+                        .collect()
+                })
+                .await?;
+            let seen = found.len();
+            // Sweepers that start together go different ways.
+            fastrand::shuffle(&mut found);
+            for claim in &found {
+                match self.run("recover", async |shared, statements, session, _| expire(shared, statements, session, claim).await).await {
+                    Ok(recovered) => total += recovered,
+                    Err(error) if error.kind() == ErrorKind::Contention => log::debug!("recover: {error}"),
+                    Err(error) => return Err(error),
+                }
+            }
+            if seen < CLAIMS_A_PASS as usize {
+                return Ok(total);
+            }
+        }
+    }
+}
+
+async fn expire(shared: &Shared, statements: &Statements, session: &mut Session, claim: &Expired) -> Result<Recovered> {
+    let mut recovered = Recovered::default();
+    session.begin().await?;
+    if session.execute(&plain(&statements.expire, vec![claim.id.into()])).await?.matched == 0 {
+        session.rollback().await?;
+        return Ok(recovered);
+    }
+    let mut held = Vec::new();
+    for chunk in claim.ids.chunks() {
+        let statement = chunk.statement(&statements.lost_jobs, vec![], vec![claim.id.into()]);
+        for row in session.query(&statement).await? {
+            held.push(Held { id: row.int(0)?, attempts: row.int(1)?, max_attempts: row.int(2)?, fence: row.int(3)? });
+        }
+    }
+    let (dead, back): (Vec<Held>, Vec<Held>) = held.iter().partition(|job| job.attempts >= job.max_attempts);
+    let mut by_attempts: BTreeMap<i64, Vec<i64>> = BTreeMap::new();
+    for job in &back {
+        by_attempts.entry(job.attempts).or_default().push(job.id);
+    }
+    let mut matched = 0;
+    for (attempts, ids) in by_attempts {
+        let delay = micros(shared.config.backoff.delay(attempts));
+        for chunk in ids.into_iter().collect::<Ids>().chunks() {
+            let statement = chunk.statement(&statements.lost_back, vec![delay.into()], vec![claim.id.into()]);
+            matched += session.execute(&statement).await?.matched;
+        }
+    }
+    for chunk in dead.iter().map(|job| job.id).collect::<Ids>().chunks() {
+        let statement = chunk.statement(&statements.lost_dead, vec![], vec![claim.id.into()]);
+        matched += session.execute(&statement).await?.matched;
+    }
+    if matched != held.len() as u64 {
+        return Err(Error::new(ErrorKind::Contention, "rows of an expired claim changed under their locks"));
+    }
+    let ended: Vec<Ended<'_>> = held
+        .iter()
+        .map(|job| Ended {
+            job_id: job.id,
+            fence: job.fence,
+            outcome: "lost",
+            is_final: job.attempts >= job.max_attempts,
+            worker: &claim.worker,
+            claim_id: claim.id,
+            error: Some("lease expired"),
+        })
+        .collect();
+    record(statements, session, &ended).await?;
+    session.commit().await?;
+    if !held.is_empty() {
+        recovered.claims = 1;
+        recovered.returned = back.len() as u64;
+        recovered.dead = dead.len() as u64;
+        log::warn!("lease of {} expired: {} jobs returned, {} dead", claim.worker, recovered.returned, recovered.dead);
+    }
+    Ok(recovered)
+}

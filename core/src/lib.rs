@@ -1,0 +1,33 @@
+//! Rowclaim hands out rows of a database table so that a row has at most one valid owner at a time,
+//! a dead owner's rows come back, a late owner's writes are refused, and the same job is created once.
+//!
+//! The words: an [`Engine`] is a handle on one database. A *job* is a row of its table. A *claim* is a batch of
+//! rows handed to one worker; it has a *token*, a *lease* on the database's clock, and each row in it a *fence*
+//! that only grows. *complete*, *fail* and *release* take rows out of a claim; *recover* takes them back when the
+//! lease has run out. *Lost* is the answer to a late owner.
+//!
+//! The modules in the order a claim travels: [`blocking`] (the facade for synchronous callers and the bindings),
+//! `engine` (the verbs; `engine/run.rs` alone retries), `plan` (which statements, what their answers mean),
+//! `dialect` (SQL text), `driver` (I/O). `background` is the one thread beside them: heartbeat and group finish.
+
+mod background;
+pub mod blocking;
+mod claim;
+mod config;
+mod dialect;
+mod driver;
+mod engine;
+mod error;
+mod ident;
+mod job;
+mod plan;
+mod time;
+
+pub use claim::{ClaimRequest, Finish, MAX_LIMIT, Outcome};
+pub use config::{ClaimShape, Config};
+pub use engine::{Count, Engine, JobFilter, Migrated, PruneRequest, Pruned, QueueStats, Recovered, Stats};
+pub use error::{Error, ErrorKind, Result};
+pub use ident::Prefix;
+pub use job::{Attempt, ClaimedJob, Created, JobRow, JobState, MAX_KEY, MAX_QUEUE, NewJob, Unique};
+pub use plan::create::{Binding, PlannedStatement};
+pub use time::{Backoff, Timestamp, span_from_seconds};

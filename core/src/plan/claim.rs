@@ -1,0 +1,166 @@
+//! The statements of a claim and what they answer.
+
+use super::ids::Ids;
+use super::plain;
+use crate::dialect::Statements;
+use crate::driver::{Row, Statement, Value};
+use crate::error::Result;
+use crate::job::ClaimedJob;
+use crate::time::{Timestamp, micros};
+use std::time::Duration;
+use uuid::Uuid;
+
+/// One (queue, priority): what one locking read asks.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Lane {
+    pub priority: i64,
+    /// Position of the queue in the request: the second part of the order.
+    pub order: usize,
+    pub queue: String,
+}
+
+/// The bounds of one read: both are needed, see the statement.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Window {
+    pub from: Timestamp,
+    pub until: Timestamp,
+}
+
+impl Window {
+    pub(crate) const ALL: Window = Window { from: Timestamp::BEGINNING, until: Timestamp::END };
+}
+
+/// What is written to the claims table.
+pub(crate) struct NewClaim {
+    pub token: Uuid,
+    pub source: String,
+    pub worker: String,
+    pub lease: Duration,
+    pub max_run: Option<Duration>,
+}
+
+pub(crate) fn next_queue(statements: &Statements, after: &str) -> Statement {
+    plain(&statements.next_queue, vec![after.into()])
+}
+
+pub(crate) fn next_priority(statements: &Statements, queue: &str, after: i64) -> Statement {
+    plain(&statements.next_priority, vec![queue.into(), after.into()])
+}
+
+pub(crate) fn pick(statements: &Statements, lane: &Lane, window: Window, limit: usize) -> Statement {
+    let values = vec![
+        lane.queue.as_str().into(),
+        lane.priority.into(),
+        window.from.into(),
+        window.until.into(),
+        Value::Int(limit as i64),
+    ];
+    plain(&statements.pick, values)
+}
+
+pub(crate) fn pick_ids(
+    statements: &Statements,
+    lane: &Lane,
+    window: Window,
+    partition: Option<(i64, i64)>,
+    limit: usize,
+) -> Statement {
+    let (k, n) = partition.unwrap_or((0, 1));
+    let values = vec![
+        lane.queue.as_str().into(),
+        lane.priority.into(),
+        window.from.into(),
+        window.until.into(),
+        n.into(),
+        k.into(),
+        Value::Int(limit as i64),
+    ];
+    plain(&statements.pick_ids, values)
+}
+
+pub(crate) fn lock_ids(statements: &Statements, ids: &Ids) -> Statement {
+    ids.statement(&statements.lock_ids, vec![], vec![])
+}
+
+pub(crate) fn insert_claim(statements: &Statements, claim: &NewClaim, ids: &Ids) -> Statement {
+    let mut source = claim.source.clone();
+    source.truncate(source.floor_char_boundary(255));
+    let values = vec![
+        claim.token.as_bytes().as_slice().into(),
+        source.into(),
+        claim.worker.as_str().into(),
+        micros(claim.lease).into(),
+        micros(claim.lease).into(),
+        claim.max_run.map(micros).into(),
+        Value::Int(ids.len() as i64),
+        ids.to_text().into(),
+    ];
+    plain(&statements.insert_claim, values)
+}
+
+pub(crate) fn mark(statements: &Statements, ids: &Ids, claim_id: i64) -> Statement {
+    ids.statement(&statements.mark, vec![claim_id.into()], vec![])
+}
+
+pub(crate) fn exhaust(statements: &Statements, ids: &Ids) -> Statement {
+    ids.statement(&statements.exhaust, vec![], vec![])
+}
+
+pub(crate) fn claim_by_token(statements: &Statements, token: Uuid) -> Statement {
+    plain(&statements.claim_by_token, vec![token.as_bytes().as_slice().into()])
+}
+
+pub(crate) fn claimed(statements: &Statements, ids: &Ids, claim_id: i64) -> Statement {
+    ids.statement(&statements.claimed, vec![], vec![claim_id.into()])
+}
+
+/// A row of `pick` or `lock_ids`, with attempts and fence as `mark` will leave them.
+pub(crate) fn candidate(mut row: Row, lane: &Lane) -> Result<ClaimedJob> {
+    Ok(ClaimedJob {
+        id: row.int(0)?,
+        queue: lane.queue.clone(),
+        priority: lane.priority,
+        ready_at: row.time(1)?,
+        key: row.opt(2, Row::text)?,
+        payload: row.take_text(3)?,
+        attempts: row.int(4)? + 1,
+        max_attempts: row.int(5)?,
+        fence: row.int(6)? + 1,
+        lost: row.int(7)?,
+        created_at: row.time(8)?,
+    })
+}
+
+/// A row of `claimed`: attempts and fence are raised already.
+pub(crate) fn claimed_job(mut row: Row) -> Result<ClaimedJob> {
+    Ok(ClaimedJob {
+        id: row.int(0)?,
+        ready_at: Timestamp::BEGINNING,
+        key: row.opt(2, Row::text)?,
+        payload: row.take_text(3)?,
+        attempts: row.int(4)?,
+        max_attempts: row.int(5)?,
+        fence: row.int(6)?,
+        lost: row.int(7)?,
+        created_at: row.time(8)?,
+        queue: row.text(9)?,
+        priority: row.int(10)?,
+    })
+}
+
+/// A row of `pick_ids`: what is needed to choose; the rest is read when the row is ours.
+pub(crate) fn stub(row: &Row, lane: &Lane) -> Result<ClaimedJob> {
+    Ok(ClaimedJob {
+        id: row.int(0)?,
+        ready_at: row.time(1)?,
+        attempts: row.int(2)? + 1,
+        max_attempts: row.int(3)?,
+        queue: lane.queue.clone(),
+        priority: lane.priority,
+        key: None,
+        payload: String::new(),
+        fence: 0,
+        lost: 0,
+        created_at: Timestamp::BEGINNING,
+    })
+}

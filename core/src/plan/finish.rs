@@ -1,0 +1,130 @@
+//! The statements that take rows out of a claim.
+
+use super::ids::Ids;
+use super::{plain, spread};
+use crate::claim::{ClaimState, Finish, Outcome};
+use crate::config::truncate;
+use crate::dialect::Statements;
+use crate::driver::{Row, Statement, Value};
+use crate::error::Result;
+use crate::job::{ClaimedJob, JobState, MAX_ERROR};
+use crate::time::{Backoff, micros};
+use std::time::Duration;
+
+/// What a finish needs to know of a claimed job.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Held {
+    pub id: i64,
+    pub fence: i64,
+    pub attempts: i64,
+    pub max_attempts: i64,
+}
+
+impl From<&ClaimedJob> for Held {
+    fn from(job: &ClaimedJob) -> Self {
+        Held { id: job.id, fence: job.fence, attempts: job.attempts, max_attempts: job.max_attempts }
+    }
+}
+
+/// A row of the attempts ledger.
+pub(crate) struct Ended<'a> {
+    pub job_id: i64,
+    pub fence: i64,
+    pub outcome: &'static str,
+    pub is_final: bool,
+    pub worker: &'a str,
+    pub claim_id: i64,
+    pub error: Option<&'a str>,
+}
+
+/// The text as it is stored: no NUL, at most 4,000 characters.
+pub(crate) fn stored_error(error: &str) -> String {
+    let mut text = error.replace('\0', "\u{fffd}");
+    truncate(&mut text, MAX_ERROR);
+    text
+}
+
+pub(crate) fn complete(statements: &Statements, ids: &Ids, claim_id: i64) -> Statement {
+    ids.statement(&statements.complete, vec![], vec![claim_id.into()])
+}
+
+pub(crate) fn release(statements: &Statements, ids: &Ids, claim_id: i64, delay: Duration) -> Statement {
+    ids.statement(&statements.release, vec![micros(delay).into()], vec![claim_id.into()])
+}
+
+/// The write of a failure, and whether the job is dead after it.
+pub(crate) fn fail(
+    statements: &Statements,
+    job: &Held,
+    claim_id: i64,
+    error: &str,
+    delay: Option<Duration>,
+    backoff: &Backoff,
+) -> (Statement, bool) {
+    let error = stored_error(error);
+    if job.attempts >= job.max_attempts {
+        return (plain(&statements.fail_dead, vec![error.into(), job.id.into(), claim_id.into()]), true);
+    }
+    let delay = delay.unwrap_or_else(|| backoff.delay(job.attempts));
+    let values = vec![micros(delay).into(), error.into(), job.id.into(), claim_id.into()];
+    (plain(&statements.fail_back, values), false)
+}
+
+pub(crate) fn insert_attempts(statements: &Statements, ended: &[Ended<'_>]) -> Statement {
+    let mut values = Vec::with_capacity(ended.len() * 7);
+    for attempt in ended {
+        values.extend([
+            attempt.job_id.into(),
+            attempt.fence.into(),
+            attempt.outcome.into(),
+            Value::Int(i64::from(attempt.is_final)),
+            attempt.worker.into(),
+            attempt.claim_id.into(),
+            attempt.error.map(stored_error).into(),
+        ]);
+    }
+    Statement { sql: spread(&statements.insert_attempts, "{rows}", &statements.insert_attempts_row, ended.len()), values }
+}
+
+pub(crate) fn inspect(statements: &Statements, ids: &Ids) -> Statement {
+    ids.statement(&statements.inspect, vec![], vec![])
+}
+
+pub(crate) fn outcome_of(statements: &Statements, job: &Held) -> Statement {
+    plain(&statements.outcome_of, vec![job.id.into(), job.fence.into()])
+}
+
+/// What a row that did not match a finish says about it.
+pub(crate) enum Stands {
+    /// Still held by this claim: the write must be sent again.
+    Held,
+    /// The answer is clear.
+    Answer(Finish),
+    /// Put back by this claim: the attempts ledger knows by which outcome.
+    PutBack,
+}
+
+/// Reads a row of `inspect`: (id, where it stands for `claim`, seen from a repeated `outcome`).
+pub(crate) fn stands(row: &Row, claim: &ClaimState, outcome: &Outcome) -> Result<(i64, Stands)> {
+    let id = row.int(0)?;
+    let state = JobState::parse(&row.text(1)?)?;
+    if row.opt(2, Row::int)? != Some(claim.id) {
+        return Ok((id, Stands::Answer(Finish::Lost)));
+    }
+    let stands = match (state, outcome) {
+        (JobState::Claimed, _) => Stands::Held,
+        (JobState::Done, Outcome::Complete) => Stands::Answer(Finish::Accepted),
+        (JobState::Dead, Outcome::Fail { .. }) => Stands::Answer(Finish::Accepted),
+        (JobState::Ready, Outcome::Fail { .. } | Outcome::Release { .. }) => Stands::PutBack,
+        _ => Stands::Answer(Finish::Lost),
+    };
+    Ok((id, stands))
+}
+
+/// Whether the ledger's last entry is the same outcome as the repeated one.
+pub(crate) fn same_outcome(ledger: Option<&str>, outcome: &Outcome) -> Finish {
+    match (ledger, outcome) {
+        (Some("failed"), Outcome::Fail { .. }) | (Some("released"), Outcome::Release { .. }) => Finish::Accepted,
+        _ => Finish::Lost,
+    }
+}

@@ -1,0 +1,54 @@
+-- The jobs, who holds them, and what went wrong with them. Instants are microseconds since 1970, UTC.
+CREATE TABLE IF NOT EXISTS {jobs} (
+  id           INTEGER PRIMARY KEY AUTOINCREMENT,
+  queue        TEXT    NOT NULL,
+  job_key      TEXT,
+  unique_key   TEXT,
+  key_life     TEXT    NOT NULL DEFAULT 'forever' CHECK (key_life IN ('forever','active','until_claimed','timed')),
+  unique_until INTEGER,
+  priority     INTEGER NOT NULL DEFAULT 0,
+  payload      TEXT    NOT NULL,
+  state        TEXT    NOT NULL DEFAULT 'ready' CHECK (state IN ('ready','claimed','done','dead','cancelled')),
+  ready_at     INTEGER,
+  attempts     INTEGER NOT NULL DEFAULT 0,
+  max_attempts INTEGER NOT NULL,
+  lost         INTEGER NOT NULL DEFAULT 0,
+  fence        INTEGER NOT NULL DEFAULT 0,
+  claim_id     INTEGER,
+  create_token BLOB,
+  last_error   TEXT,
+  created_at   INTEGER NOT NULL,
+  finished_at  INTEGER
+);
+CREATE UNIQUE INDEX IF NOT EXISTS {unique} ON {jobs} (queue, unique_key);
+CREATE INDEX IF NOT EXISTS {pick} ON {jobs} (queue, priority, ready_at);
+
+CREATE TABLE IF NOT EXISTS {claims} (
+  id          INTEGER PRIMARY KEY AUTOINCREMENT,
+  token       BLOB    NOT NULL UNIQUE,
+  source      TEXT    NOT NULL,
+  worker      TEXT    NOT NULL,
+  claimed_at  INTEGER NOT NULL,
+  lease_for   INTEGER NOT NULL,
+  lease_until INTEGER NOT NULL,
+  max_until   INTEGER,
+  state       TEXT    NOT NULL DEFAULT 'open' CHECK (state IN ('open','closed','expired')),
+  closed_at   INTEGER,
+  job_count   INTEGER NOT NULL,
+  job_ids     TEXT    NOT NULL
+);
+CREATE INDEX IF NOT EXISTS {lease} ON {claims} (state, lease_until);
+
+CREATE TABLE IF NOT EXISTS {attempts} (
+  id         INTEGER PRIMARY KEY AUTOINCREMENT,
+  job_id     INTEGER NOT NULL,
+  fence      INTEGER NOT NULL,
+  outcome    TEXT    NOT NULL CHECK (outcome IN ('failed','lost','released')),
+  final      INTEGER NOT NULL DEFAULT 0,
+  worker     TEXT    NOT NULL,
+  claimed_at INTEGER,
+  ended_at   INTEGER NOT NULL,
+  error      TEXT
+);
+CREATE INDEX IF NOT EXISTS {job} ON {attempts} (job_id, fence);
+CREATE INDEX IF NOT EXISTS {final} ON {attempts} (final, id);
