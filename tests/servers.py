@@ -12,10 +12,11 @@ The one thing to know: the data of a server is all in its folder, the rest of it
 servers run as the user ``mysql``. mysqld lives in the chroot made by ``setup.sh --mysql``; it gets a mount namespace
 of its own, in which its folder appears as /mnt of the chroot, so there is nothing to unmount afterwards.
 
-About ``--prewrite-redo``: MariaDB preallocates ib_logfile0 without writing it, and on some disks a commit into such
-blocks costs several times one into written blocks. The option writes the file once before the server starts. MySQL is
-left out: at each start mysqld deletes the spare files of #innodb_redo and preallocates new ones, and no difference
-could be measured there.
+About ``--prewrite-redo``: MariaDB preallocates ib_logfile0 without writing it, and a commit into such blocks costs
+more than one into written blocks, on some disks several times as much. The copy of a template has written blocks, but
+maybe not on the disk yet: the option writes them all and waits for the disk before the server starts; use it before
+measuring. MySQL is left out: at each start mysqld deletes the spare files of #innodb_redo and preallocates new ones,
+and commits into written and unwritten ones took the same time.
 """
 
 from __future__ import annotations
@@ -113,6 +114,7 @@ class Server:
     database: str
     folder: Path
     port: int
+    options: list[str]
     pid: int = 0
     started: int = 0
 
@@ -126,7 +128,8 @@ class Server:
 
     def save(self) -> None:
         """Writes the state file by which ``start`` and ``stop`` know the server again."""
-        state = {"database": self.database, "port": self.port, "pid": self.pid, "started": self.started}
+        state = dataclasses.asdict(self)
+        del state["folder"]
         (self.folder / STATE_FILE).write_text(json.dumps(state) + "\n", encoding="utf-8")
 
     @classmethod
@@ -136,7 +139,7 @@ class Server:
             state = json.loads((folder / STATE_FILE).read_text(encoding="utf-8"))
         except FileNotFoundError:
             return None
-        return cls(state["database"], folder, state["port"], state["pid"], state["started"])
+        return cls(folder=folder, **state)
 
 
 # --- Programs ---------------------------------------------------------------------------------------------------
@@ -211,17 +214,16 @@ def fill_folder(program: Program, folder: Path) -> None:
         if not template.exists():
             for old in cache_folder().glob(f"{program.database}-template-*"):
                 shutil.rmtree(old)
-            make_template(program, template)
+            make_template(program, template, folder)
         shutil.copytree(template, folder / "data")
     (folder / "data" / "auto.cnf").unlink(missing_ok=True)  # else all copies had the same server UUID
     (folder / "tmp").mkdir()
 
 
-def make_template(program: Program, template: Path) -> None:
-    """Initialises a data folder in a temporary folder, then moves it to ``template`` in one step."""
+def make_template(program: Program, template: Path, folder: Path) -> None:
+    """Initialises a data folder inside ``folder``, then moves it to ``template`` in one step."""
     unfinished = template.with_suffix(".unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)
-    folder = Path(tempfile.mkdtemp(prefix="rowclaim-template-"))
     try:
         (folder / "users.sql").write_text(USERS_SQL, encoding="utf-8")
         give_to_server_user(program, folder)
@@ -244,7 +246,8 @@ def make_template(program: Program, template: Path) -> None:
         shutil.copytree(folder / "data", unfinished)
         unfinished.rename(template)
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(folder / "data", ignore_errors=True)
+        (folder / "users.sql").unlink(missing_ok=True)
 
 
 def prewrite_redo(program: Program, folder: Path) -> None:
@@ -296,8 +299,8 @@ def entering(program: Program, folder: Path, dies_with_us: bool) -> Callable[[],
     return enter
 
 
-def server_command(program: Program, server: Server, extra: Sequence[str]) -> list[str]:
-    """The command line; later options win, so ``extra`` can change every default but the binary log's, see below."""
+def server_command(program: Program, server: Server) -> list[str]:
+    """The command line; the later of two options wins, so those of the server can change every default."""
     command = [
         program.executable,
         "--no-defaults",
@@ -315,17 +318,19 @@ def server_command(program: Program, server: Server, extra: Sequence[str]) -> li
     ]
     if program.database == "mysql":
         command += ["--mysqlx=OFF", "--secure-file-priv=NULL"]
-    if not any(option.replace("_", "-").startswith("--log-bin") for option in extra):
+    if not any(option.replace("_", "-").startswith("--log-bin") for option in server.options):
         command.append("--disable-log-bin" if program.database == "mysql" else "--skip-log-bin")
-    return command + list(extra)
+    return command + server.options
 
 
-def launch(program: Program, server: Server, extra: Sequence[str], dies_with_us: bool) -> subprocess.Popen[bytes]:
+def launch(program: Program, server: Server, dies_with_us: bool) -> subprocess.Popen[bytes]:
     """Starts the process, in a session of its own so that a Ctrl-C does not reach it; it is not ready yet."""
+    # After a crash MySQL would refuse to start while the process id in the lock file is taken, if only by a zombie.
     server.socket.unlink(missing_ok=True)
+    server.socket.with_suffix(".sock.lock").unlink(missing_ok=True)
     with open(server.folder / LOG_FILE, "ab") as log:
         process = subprocess.Popen(
-            server_command(program, server, extra),
+            server_command(program, server),
             preexec_fn=entering(program, server.folder, dies_with_us),  # noqa: PLW1509 - there are no threads
             start_new_session=True,
             stdin=subprocess.DEVNULL,
@@ -387,8 +392,11 @@ def free_port() -> int:
     raise ServerError(f"no free TCP port between {PORTS.start} and {PORTS.stop}")
 
 
-def prepare(program: Program, folder: Path, prewrite: bool) -> Server:
-    """A server on ``folder``, not started: with a fresh data folder, or with the one it had before."""
+def prepare(program: Program, folder: Path, options: list[str], prewrite: bool) -> Server:
+    """A server on ``folder``, not started: with a fresh data folder, or with the one it had before.
+
+    Without new ``options`` it keeps its earlier ones: MariaDB, for one, cannot recover without the binary log it had.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     server = Server.load(folder)
     if server is None:
@@ -397,11 +405,12 @@ def prepare(program: Program, folder: Path, prewrite: bool) -> Server:
         if len(os.fsencode(folder / SOCKET_FILE)) > MAX_SOCKET_PATH:
             raise ServerError(f"{folder} is too long for a socket path ({MAX_SOCKET_PATH} bytes): use a shorter one")
         fill_folder(program, folder)
-        server = Server(program.database, folder, free_port())
+        server = Server(program.database, folder, free_port(), options)
     elif server.database != program.database:
         raise ServerError(f"{folder} has the data of {server.database}, not of {program.database}")
     elif is_running(server):
         raise ServerError(f"{server.database} already runs in {folder}, process {server.pid}")
+    server.options = options or server.options
     give_to_server_user(program, folder)
     if prewrite:
         prewrite_redo(program, folder)
@@ -412,10 +421,11 @@ def prepare(program: Program, folder: Path, prewrite: bool) -> Server:
 
 
 def start_janitor(folder: Path) -> tuple[int, int]:
-    """Forks a process that removes ``folder`` when this script is gone, however it went.
+    """Forks a process that cleans up when this script is gone, however it went.
 
-    Returns its process id and the write end of the pipe whose closing tells it. Servers have died by then or die at
-    the same moment (PR_SET_PDEATHSIG), hence the repeated tries.
+    It kills the process group whose id it was sent, if any, and removes ``folder``. Returns its process id and the
+    write end of the pipe whose closing tells it. The servers have died by then or die at the same moment
+    (PR_SET_PDEATHSIG), hence the repeated tries.
     """
     read_end, write_end = os.pipe()
     pid = os.fork()
@@ -426,7 +436,13 @@ def start_janitor(folder: Path) -> tuple[int, int]:
     os.setsid()
     for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(signum, signal.SIG_IGN)
-    os.read(read_end, 1)
+    with open(read_end, encoding="ascii") as pipe:
+        group = pipe.read()
+    if group:
+        try:
+            os.killpg(int(group), signal.SIGKILL)
+        except ProcessLookupError:
+            pass
     for _ in range(200):
         shutil.rmtree(folder, ignore_errors=True)
         if not folder.exists():
@@ -445,11 +461,11 @@ def on_signals(handler: object) -> None:
         signal.signal(signum, handler)  # type: ignore[arg-type]
 
 
-def run_command(command: Sequence[str], environment: dict[str, str]) -> int:
+def run_command(command: Sequence[str], environment: dict[str, str], janitor_pipe: int) -> int:
     """Runs the command and passes signals on to it; returns its exit status, 128 + N after signal N.
 
     With a terminal the command shares our process group, and Ctrl-C reaches it by itself. Without one it leads its
-    own group, so that a signal reaches what it has started too.
+    own group: a signal reaches what it has started too, and the janitor ends what it left behind.
     """
     own_group = not sys.stdin.isatty()
 
@@ -464,11 +480,16 @@ def run_command(command: Sequence[str], environment: dict[str, str]) -> int:
 
     try:
         process = subprocess.Popen(
-            command, env=environment, start_new_session=own_group, preexec_fn=die_with_us  # noqa: PLW1509 - there are no threads
+            command,
+            env=environment,
+            start_new_session=own_group,
+            preexec_fn=die_with_us,  # noqa: PLW1509 - there are no threads
         )
     except OSError as error:
         raise ServerError(f"cannot run {command[0]}: {error.strerror}") from None
     try:
+        if own_group:
+            os.write(janitor_pipe, str(process.pid).encode())
         status = process.wait()
     except Stopped as stopped:
         on_signals(signal.SIG_IGN)
@@ -479,7 +500,7 @@ def run_command(command: Sequence[str], environment: dict[str, str]) -> int:
         except subprocess.TimeoutExpired:
             send(signal.SIGKILL)
             process.wait()
-        return 128 + stopped.signum
+        status = process.returncode
     return status if status >= 0 else 128 - status
 
 
@@ -499,17 +520,17 @@ def run(arguments: argparse.Namespace) -> int:
         environment["ROWCLAIM_TEST_SKIP"] = ",".join(skipped)
     base = Path(tempfile.mkdtemp(prefix="rowclaim-"))
     base.chmod(0o755)
-    janitor, alive = start_janitor(base)
+    janitor, janitor_pipe = start_janitor(base)
     processes: list[subprocess.Popen[bytes]] = []
     try:
-        servers = [prepare(program, base / program.database, arguments.prewrite_redo) for program in programs]
+        servers = [prepare(program, base / program.database, [], arguments.prewrite_redo) for program in programs]
         for program, server in zip(programs, servers):
-            processes.append(launch(program, server, (), dies_with_us=True))
+            processes.append(launch(program, server, dies_with_us=True))
         for server, process in zip(servers, processes):
             wait_ready(server, process)
             name = f"ROWCLAIM_TEST_{server.database.upper()}"
             environment.update({name: server.dsn, f"{name}_SOCKET": str(server.socket), f"{name}_PID": str(server.pid)})
-        return run_command(arguments.command, environment)
+        return run_command(arguments.command, environment, janitor_pipe)
     finally:
         on_signals(signal.SIG_IGN)
         # Killed, not shut down: nobody will read their data again.
@@ -517,7 +538,7 @@ def run(arguments: argparse.Namespace) -> int:
             process.kill()
         for process in processes:
             process.wait()
-        os.close(alive)
+        os.close(janitor_pipe)
         os.waitpid(janitor, 0)
 
 
@@ -528,8 +549,8 @@ def start(arguments: argparse.Namespace) -> int:
     """Starts one server that outlives this script, and prints where it is."""
     folder = arguments.dir.absolute()
     program = find_program(arguments.db)
-    server = prepare(program, folder, arguments.prewrite_redo)
-    process = launch(program, server, arguments.arg, dies_with_us=False)
+    server = prepare(program, folder, arguments.arg, arguments.prewrite_redo)
+    process = launch(program, server, dies_with_us=False)
     try:
         wait_ready(server, process)
     except BaseException:
@@ -575,7 +596,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     verb = verbs.add_parser("start", help="start one server, again if its folder has data, and print a JSON line")
     verb.add_argument("db", choices=DATABASES)
     verb.add_argument("--dir", type=Path, required=True, help="an empty folder, or the one of an earlier start")
-    verb.add_argument("--arg", action="append", default=[], metavar="OPTION", help="server option, not remembered")
+    verb.add_argument("--arg", action="append", default=[], metavar="OPTION", help="server option: --arg=--log-bin")
     verb.add_argument("--prewrite-redo", action="store_true", help="write MariaDB's redo log before the start")
     verb.set_defaults(call=start)
 

@@ -48,6 +48,7 @@ USAGE
 
 say() { printf 'setup: %s\n' "$*" >&2; }
 
+# shellcheck source=/dev/null
 is_debian_12() { [ "$(. /etc/os-release 2>/dev/null && printf '%s %s' "${ID:-}" "${VERSION_ID:-}")" = 'debian 12' ]; }
 
 missing_packages() {
@@ -128,7 +129,10 @@ install_python_tools() {
     local venv=$ROOT/target/venv
     if [ -x "$venv/bin/python" ] && [ "$(cat "$venv/.rowclaim-tools" 2>/dev/null)" = "$PYTHON_TOOLS" ]; then return; fi
     say "making target/venv with $PYTHON_TOOLS"
-    rm -rf "$venv"
+    if ! rm -rf "$venv" 2>/dev/null; then
+        say "$venv cannot be replaced: it belongs to $(stat -c %U "$venv")"
+        return 1
+    fi
     mkdir -p "$ROOT/target"
     "${PYTHON:-python3}" -m venv "$venv"
     # shellcheck disable=SC2086 # a list of requirements

@@ -77,38 +77,42 @@ impl ClaimShape {
     }
 }
 
-/// Everything an engine needs to know. Fields may be changed after [`Config::new`].
+/// Everything an engine needs to know: a DSN, and options given in it or by [`Config::set`].
+///
+/// Equal DSNs and options share one engine in a process.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct Config {
     pub(crate) target: Target,
     pub(crate) identity: String,
     /// Prefix of the tables. Option `prefix`; default `rowclaim_`.
-    pub prefix: Prefix,
+    pub(crate) prefix: Prefix,
     /// Foreground connections at most; the background thread has one more. Option `pool`; default 1.
-    pub pool: usize,
+    pub(crate) pool: usize,
     /// Longest wait for a connection. Option `connect_timeout` in seconds; default 5.
-    pub connect_timeout: Duration,
+    pub(crate) connect_timeout: Duration,
     /// Longest wait for one statement's answer. Option `statement_timeout` in seconds; default 60.
-    pub statement_timeout: Duration,
+    pub(crate) statement_timeout: Duration,
     /// Longest wait for a row lock. Option `lock_timeout` in whole seconds; default 5.
-    pub lock_timeout: Duration,
+    pub(crate) lock_timeout: Duration,
     /// Lease of a claim that names none. Option `lease` in seconds; default 60.
-    pub lease: Duration,
+    pub(crate) lease: Duration,
     /// Attempts of a job that names none. Option `max_attempts`; default 20.
-    pub max_attempts: i64,
+    pub(crate) max_attempts: i64,
     /// Wait after failures. Options `backoff_base`, `backoff_cap` in seconds, `jitter` 0 or 1; default 1, 3600, 0.
-    pub backoff: Backoff,
+    pub(crate) backoff: Backoff,
     /// Who claims, for people who read the tables; never compared. Option `worker`; default `host:pid`.
-    pub worker: Option<String>,
+    pub(crate) worker: Option<String>,
     /// Renew leases in the background. Option `heartbeat` 0 or 1; default 1.
-    pub heartbeat: bool,
+    pub(crate) heartbeat: bool,
     /// Make or upgrade the tables when they are first used. Option `migrate` auto or never; default auto for SQLite only.
-    pub migrate: bool,
+    pub(crate) migrate: bool,
     /// Force a claim shape. Option `shape`; for tests.
-    pub shape: Option<ClaimShape>,
+    pub(crate) shape: Option<ClaimShape>,
     /// SQLite: wait for the disk at each commit. Option `synchronous` full or normal; default full.
-    pub sqlite_full_sync: bool,
+    pub(crate) sqlite_full_sync: bool,
+    /// Faults a test has ordered.
+    #[cfg(feature = "faults")]
+    pub faults: crate::faults::Faults,
 }
 
 impl Config {
@@ -140,6 +144,8 @@ impl Config {
             migrate: is_sqlite,
             shape: None,
             sqlite_full_sync: true,
+            #[cfg(feature = "faults")]
+            faults: crate::faults::Faults::default(),
         };
         for (name, value) in options {
             config.set(&name, &value)?;

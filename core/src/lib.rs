@@ -18,10 +18,13 @@ mod dialect;
 mod driver;
 mod engine;
 mod error;
+#[cfg(feature = "faults")]
+pub mod faults;
 mod ident;
 mod job;
 mod plan;
 mod time;
+mod value;
 
 pub use claim::{ClaimRequest, Finish, MAX_LIMIT, Outcome};
 pub use config::{ClaimShape, Config};

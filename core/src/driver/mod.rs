@@ -5,12 +5,10 @@
 
 mod mysql;
 mod sqlite;
-mod value;
-
-pub(crate) use value::{Row, Statement, Value};
 
 use crate::config::{Config, Target};
 use crate::error::{Error, Result};
+use crate::value::{Row, Statement};
 use rowclaim_migrations::Flavor;
 use std::time::Duration;
 
@@ -21,7 +19,13 @@ pub(crate) enum Driver {
 }
 
 /// One connection.
-pub(crate) enum Session {
+pub(crate) struct Session {
+    connection: Connection,
+    #[cfg(feature = "faults")]
+    faults: crate::faults::Faults,
+}
+
+enum Connection {
     MySql(mysql::Session),
     Sqlite(sqlite::Session),
 }
@@ -62,9 +66,14 @@ impl Driver {
     /// Opens a session, within the connect timeout.
     pub(crate) async fn open(&self, config: &Config) -> Result<Session> {
         let opening = async {
-            Ok(match self {
-                Driver::MySql(driver) => Session::MySql(driver.open().await?),
-                Driver::Sqlite(driver) => Session::Sqlite(driver.open()?),
+            let connection = match self {
+                Driver::MySql(driver) => Connection::MySql(driver.open().await?),
+                Driver::Sqlite(driver) => Connection::Sqlite(driver.open()?),
+            };
+            Ok(Session {
+                connection,
+                #[cfg(feature = "faults")]
+                faults: config.faults.clone(),
             })
         };
         within(config.connect_timeout, "the server did not answer within connect_timeout", opening).await
@@ -78,43 +87,54 @@ async fn within<T>(limit: Duration, what: &str, work: impl Future<Output = Resul
     }
 }
 
+/// Runs a call on a connection, with the faults a test has ordered.
+macro_rules! call {
+    ($session:ident, $sql:expr, $mysql:expr, $sqlite:expr) => {{
+        #[cfg(feature = "faults")]
+        let is_lost_after = $session.faults.before($sql)?;
+        let answer = match &mut $session.connection {
+            Connection::MySql(connection) => $mysql(connection).await,
+            Connection::Sqlite(connection) => $sqlite(connection),
+        };
+        #[cfg(feature = "faults")]
+        if is_lost_after {
+            answer?;
+            return Err(crate::faults::lost());
+        }
+        answer
+    }};
+}
+
 impl Session {
     pub(crate) fn info(&self) -> &ServerInfo {
-        match self {
-            Session::MySql(session) => session.info(),
-            Session::Sqlite(session) => session.info(),
+        match &self.connection {
+            Connection::MySql(connection) => connection.info(),
+            Connection::Sqlite(connection) => connection.info(),
         }
     }
 
     /// Runs a reading statement.
     pub(crate) async fn query(&mut self, statement: &Statement) -> Result<Vec<Row>> {
-        match self {
-            Session::MySql(session) => session.query(statement).await,
-            Session::Sqlite(session) => session.query(statement),
-        }
+        call!(self, &statement.sql, async |c: &mut mysql::Session| c.query(statement).await, |c: &mut sqlite::Session| c
+            .query(statement))
     }
 
     /// Runs a writing statement.
     pub(crate) async fn execute(&mut self, statement: &Statement) -> Result<Executed> {
-        match self {
-            Session::MySql(session) => session.execute(statement).await,
-            Session::Sqlite(session) => session.execute(statement),
-        }
+        call!(self, &statement.sql, async |c: &mut mysql::Session| c.execute(statement).await, |c: &mut sqlite::Session| c
+            .execute(statement))
     }
 
-    /// Runs one statement without values over the text protocol (DDL, session settings).
+    /// Runs one statement without values over the text protocol (DDL, transactions).
     pub(crate) async fn run_text(&mut self, sql: &str) -> Result<()> {
-        match self {
-            Session::MySql(session) => session.run_text(sql).await,
-            Session::Sqlite(session) => session.run_text(sql),
-        }
+        call!(self, sql, async |c: &mut mysql::Session| c.run_text(sql).await, |c: &mut sqlite::Session| c.run_text(sql))
     }
 
     /// Opens a transaction that writes. On SQLite it holds the write lock from here on.
     pub(crate) async fn begin(&mut self) -> Result<()> {
-        match self {
-            Session::MySql(session) => session.run_text("START TRANSACTION").await,
-            Session::Sqlite(session) => session.run_text("BEGIN IMMEDIATE"),
+        match self.connection {
+            Connection::MySql(_) => self.run_text("START TRANSACTION").await,
+            Connection::Sqlite(_) => self.run_text("BEGIN IMMEDIATE").await,
         }
     }
 
@@ -124,17 +144,17 @@ impl Session {
 
     /// Ends a failed transaction. Safe outside of one.
     pub(crate) async fn rollback(&mut self) -> Result<()> {
-        match self {
-            Session::MySql(session) => session.run_text("ROLLBACK").await,
-            Session::Sqlite(session) => session.rollback(),
+        match &mut self.connection {
+            Connection::MySql(connection) => connection.run_text("ROLLBACK").await,
+            Connection::Sqlite(connection) => connection.rollback(),
         }
     }
 
     /// Says good-bye to the server, within `limit`.
     pub(crate) async fn close(self, limit: Duration) {
-        match self {
-            Session::MySql(session) => session.close(limit).await,
-            Session::Sqlite(session) => session.close(),
+        match self.connection {
+            Connection::MySql(connection) => connection.close(limit).await,
+            Connection::Sqlite(connection) => connection.close(),
         }
     }
 }

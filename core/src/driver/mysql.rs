@@ -1,10 +1,11 @@
 //! MySQL and MariaDB through mysql_async.
 
-use super::{Executed, Row, ServerInfo, Statement, Value, within};
+use super::{Executed, ServerInfo, within};
 use crate::config::{Config, MySqlTarget, TlsMode};
 use crate::dialect::codes;
 use crate::error::{Error, Result};
 use crate::time::Timestamp;
+use crate::value::{Row, Statement, Value};
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Opts, OptsBuilder, Params, SslOpts};
 use std::time::Duration;

@@ -1,10 +1,11 @@
 //! SQLite through rusqlite: a file in WAL mode, or a database in memory that two connections share.
 
-use super::{Executed, Row, ServerInfo, Statement, Value};
+use super::{Executed, ServerInfo};
 use crate::config::Config;
 use crate::dialect::codes;
 use crate::error::{Error, Result};
 use crate::time::Timestamp;
+use crate::value::{Row, Statement, Value};
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Connection, OpenFlags, ToSql};
 use std::cell::Cell;

@@ -1,7 +1,7 @@
 //! Looking at jobs, and what a person may do with one: retry and cancel.
 
 use super::Engine;
-use crate::driver::Value;
+use crate::value::Value;
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{Attempt, JobRow, JobState, check_queue};
 use crate::plan::{jobs as plan, plain};

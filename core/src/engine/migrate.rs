@@ -1,7 +1,8 @@
 //! Making and upgrading the tables, under a lock, as often as anyone likes.
 
 use super::{Engine, Shared};
-use crate::driver::{Session, Value};
+use crate::driver::Session;
+use crate::value::Value;
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::plain;
 use rowclaim_migrations::{Flavor, Names};

@@ -1,7 +1,7 @@
 //! Deleting what is finished and old, in small steps along the primary key.
 
 use super::Engine;
-use crate::driver::Value;
+use crate::value::Value;
 use crate::error::Result;
 use crate::plan::ids::Ids;
 use crate::plan::plain;

@@ -11,18 +11,19 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 impl Engine {
-    /// Renews one claim now. `false` when it is lost: recovered by somebody, or past its `max_run`.
+    /// Renews one claim now. `false` when it cannot be: recovered by somebody, past its `max_run`, or closed.
     ///
     /// # Errors
     /// `Unavailable`; the claim stays valid until its last known time.
     pub(crate) async fn renew(&self, claim: &Arc<ClaimState>) -> Result<bool> {
-        self.run("renew", async |_, statements, session, _| extend(statements, session, std::slice::from_ref(claim)).await).await?;
-        Ok(!claim.is_lost())
+        let alive =
+            self.run("renew", async |_, statements, session, _| extend(statements, session, std::slice::from_ref(claim)).await).await?;
+        Ok(alive.contains(&claim.id))
     }
 }
 
-/// Renews open claims and marks those that cannot be renewed as lost.
-pub(crate) async fn extend(statements: &Statements, session: &mut Session, claims: &[Arc<ClaimState>]) -> Result<()> {
+/// Renews open claims; answers with those that could be, and marks the others as lost unless they have nothing left to lose.
+pub(crate) async fn extend(statements: &Statements, session: &mut Session, claims: &[Arc<ClaimState>]) -> Result<HashSet<i64>> {
     let started = boottime();
     let ids: Ids = claims.iter().map(|claim| claim.id).collect();
     let mut matched = 0;
@@ -45,14 +46,14 @@ pub(crate) async fn extend(statements: &Statements, session: &mut Session, claim
             claim.set_lost();
         }
     }
-    Ok(())
+    Ok(alive)
 }
 
 impl Shared {
     /// The heartbeat's step on its own session.
     pub(crate) async fn beat(&self, session: &mut Session, claims: &[Arc<ClaimState>]) -> Result<()> {
         let statements = self.statements().await?;
-        extend(statements, session, claims).await
+        extend(statements, session, claims).await.map(drop)
     }
 
     /// Closes claims whose rows are all finished.

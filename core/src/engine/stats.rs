@@ -3,7 +3,8 @@
 use super::claim::priorities;
 use super::{Engine, Shared};
 use crate::dialect::Statements;
-use crate::driver::{Row, Session, Value};
+use crate::driver::Session;
+use crate::value::{Row, Value};
 use crate::error::Result;
 use crate::plan::claim::next_queue;
 use crate::plan::ids::Ids;

@@ -3,7 +3,7 @@
 use super::ids::Ids;
 use super::plain;
 use crate::dialect::Statements;
-use crate::driver::{Row, Statement, Value};
+use crate::value::{Row, Statement, Value};
 use crate::error::Result;
 use crate::job::ClaimedJob;
 use crate::time::{Timestamp, micros};

@@ -2,7 +2,7 @@
 
 use super::{plain, spread};
 use crate::dialect::Statements;
-use crate::driver::{Row, Statement, Value};
+use crate::value::{Row, Statement, Value};
 use crate::error::Result;
 use crate::job::{Created, JobState, NewJob, Unique};
 use crate::time::micros;

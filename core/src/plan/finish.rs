@@ -5,7 +5,7 @@ use super::{plain, spread};
 use crate::claim::{ClaimState, Finish, Outcome};
 use crate::config::truncate;
 use crate::dialect::Statements;
-use crate::driver::{Row, Statement, Value};
+use crate::value::{Row, Statement, Value};
 use crate::error::Result;
 use crate::job::{ClaimedJob, JobState, MAX_ERROR};
 use crate::time::{Backoff, micros};

@@ -2,7 +2,7 @@
 //!
 //! The lengths of lists are padded to powers of two, so that a session prepares few distinct statements.
 
-use crate::driver::{Statement, Value};
+use crate::value::{Statement, Value};
 use crate::error::{Error, Result};
 use std::fmt::Write;
 

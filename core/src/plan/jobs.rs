@@ -1,6 +1,6 @@
 //! Reading jobs and attempts for people and tools.
 
-use crate::driver::Row;
+use crate::value::Row;
 use crate::error::Result;
 use crate::job::{Attempt, JobRow, JobState};
 

@@ -6,7 +6,7 @@ pub(crate) mod finish;
 pub(crate) mod ids;
 pub(crate) mod jobs;
 
-use crate::driver::{Statement, Value};
+use crate::value::{Statement, Value};
 
 /// A statement whose text is complete.
 pub(crate) fn plain(sql: &str, values: Vec<Value>) -> Statement {

@@ -1,0 +1,192 @@
+//! The runner of `scenarios/*.json`; what a step means is in `scenarios/README.md`.
+
+use crate::Db;
+use rowclaim::blocking::{Claim, Handled, Job, WorkRequest};
+use rowclaim::{ClaimRequest, Error, Finish, JobState, NewJob, Outcome, Timestamp, Unique};
+use serde_json::{Value, json};
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Every story's file name and text.
+pub fn all() -> Vec<(String, Value)> {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("scenarios");
+    let mut paths: Vec<PathBuf> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|ending| ending == "json"));
+    paths.sort();
+    let read = |path: PathBuf| {
+        let text = std::fs::read_to_string(&path).unwrap();
+        let name = path.file_stem().unwrap().to_string_lossy().into_owned();
+        (name, serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display())))
+    };
+    paths.into_iter().map(read).collect()
+}
+
+/// The story's options as part of a DSN.
+pub fn options(story: &Value) -> String {
+    let pairs = story["options"].as_object().map(|options| options.iter());
+    let text: Vec<String> = pairs.into_iter().flatten().map(|(name, value)| format!("{name}={}", value.as_str().unwrap())).collect();
+    text.join("&")
+}
+
+#[derive(Default)]
+struct Cast {
+    jobs: HashMap<String, i64>,
+    claims: HashMap<String, (Claim, Vec<Job>)>,
+}
+
+/// Takes every step of a story and compares its answers.
+pub fn run(db: &Db, name: &str, story: &Value) {
+    let mut cast = Cast::default();
+    for (number, step) in story["steps"].as_array().unwrap().iter().enumerate() {
+        let place = format!("{name}, step {number}: {step}");
+        // The `error` of a `fail` is its text.
+        let expected_kind = step.get("error").filter(|_| step["do"] != "fail");
+        match (take(db, &mut cast, step), expected_kind) {
+            (Ok(answer), None) => compare(&place, step.get("expect"), &answer),
+            (Err(error), Some(kind)) => assert_eq!(error.kind().name(), kind.as_str().unwrap(), "{place}: {error}"),
+            (Ok(answer), Some(_)) => panic!("{place}: no error but {answer}"),
+            (Err(error), None) => panic!("{place}: {error}"),
+        }
+    }
+}
+
+fn compare(place: &str, expected: Option<&Value>, answer: &Value) {
+    match expected {
+        None => {}
+        Some(Value::Object(fields)) => {
+            for (field, value) in fields {
+                assert_eq!(value, &answer[field], "{place}: field {field} of {answer}");
+            }
+        }
+        Some(value) => assert_eq!(value, answer, "{place}"),
+    }
+}
+
+fn take(db: &Db, cast: &mut Cast, step: &Value) -> Result<Value, Error> {
+    let engine = &db.engine;
+    match step["do"].as_str().unwrap() {
+        "create" => {
+            let created = engine.create(&new_job(step, &step["queue"])?)?;
+            if let Some(name) = step["as"].as_str() {
+                cast.jobs.insert(name.to_owned(), created.id);
+            }
+            let same = step["expect"]["same_as"].as_str().filter(|name| cast.jobs.get(*name) == Some(&created.id));
+            Ok(json!({ "exists": created.exists, "state": created.state.name(), "same_as": same }))
+        }
+        "create_many" => {
+            let jobs: Vec<NewJob> =
+                step["jobs"].as_array().unwrap().iter().map(|job| new_job(job, &step["queue"])).collect::<Result<_, _>>()?;
+            let exists: Vec<bool> = engine.create_many(&jobs)?.iter().map(|created| created.exists).collect();
+            Ok(json!({ "exists": exists }))
+        }
+        "claim" => claim(db, cast, step),
+        verb @ ("complete" | "fail" | "release") => {
+            let job = &cast.claims[step["claim"].as_str().unwrap()].1[step["index"].as_u64().unwrap() as usize];
+            let delay = step["delay"].as_f64().map(Duration::from_secs_f64);
+            let answer = match verb {
+                "complete" => job.complete()?,
+                "fail" => job.fail(step["error"].as_str().unwrap(), delay)?,
+                _ => job.release(delay.unwrap_or_default())?,
+            };
+            Ok(json!(answer == Finish::Accepted))
+        }
+        "renew" => Ok(json!(cast.claims[step["claim"].as_str().unwrap()].0.renew()?)),
+        "recover" => {
+            let recovered = engine.recover()?;
+            Ok(json!({ "claims": recovered.claims, "returned": recovered.returned, "dead": recovered.dead }))
+        }
+        verb @ ("retry" | "cancel") => {
+            let id = cast.jobs[step["job"].as_str().unwrap()];
+            let force = step["force"].as_bool().unwrap_or(false);
+            Ok(json!(if verb == "retry" { engine.retry(id, force)? } else { engine.cancel(id, force)? }))
+        }
+        "job" => {
+            let job = engine.job(cast.jobs[step["job"].as_str().unwrap()])?.unwrap();
+            Ok(json!({
+                "state": job.state.name(), "attempts": job.attempts, "max_attempts": job.max_attempts, "fence": job.fence,
+                "lost": job.lost, "priority": job.priority, "key": job.key, "last_error": job.last_error, "payload": job.payload,
+            }))
+        }
+        "attempts" => {
+            let attempts = engine.attempts(cast.jobs[step["job"].as_str().unwrap()])?;
+            Ok(json!({ "outcomes": attempts.iter().map(|attempt| attempt.outcome.clone()).collect::<Vec<_>>() }))
+        }
+        "wait" => {
+            std::thread::sleep(Duration::from_secs_f64(step["seconds"].as_f64().unwrap()));
+            Ok(Value::Null)
+        }
+        "work" => work(db, step),
+        other => panic!("no step is called {other}"),
+    }
+}
+
+fn new_job(step: &Value, queue: &Value) -> Result<NewJob, Error> {
+    let mut job = NewJob::new(queue.as_str().unwrap(), step["payload"].to_string());
+    job.key = step["key"].as_str().map(str::to_owned);
+    job.unique = match &step["unique"] {
+        Value::Null => Unique::Forever,
+        Value::String(name) => Unique::parse(name)?,
+        seconds => Unique::For(Duration::from_secs_f64(seconds.as_f64().unwrap())),
+    };
+    job.delay = rowclaim::span_from_seconds("delay", step["delay"].as_f64().unwrap_or(0.0))?;
+    job.run_at = step["run_at"].as_f64().map(Timestamp::from_unix_seconds).transpose()?;
+    job.priority = step["priority"].as_i64().unwrap_or(0) as i16;
+    job.max_attempts = step["max_attempts"].as_i64();
+    Ok(job)
+}
+
+fn claim(db: &Db, cast: &mut Cast, step: &Value) -> Result<Value, Error> {
+    let queues = match &step["queue"] {
+        Value::Array(names) => names.iter().map(|name| name.as_str().unwrap().to_owned()).collect(),
+        name => vec![name.as_str().unwrap().to_owned()],
+    };
+    let mut request = ClaimRequest::new("");
+    request.queues = queues;
+    request.limit = step["limit"].as_u64().map_or(request.limit, |limit| limit as usize);
+    request.priority = step["priority"].as_i64().map(|priority| priority as i16);
+    request.lease = step["lease"].as_f64().map(|s| rowclaim::span_from_seconds("lease", s)).transpose()?;
+    request.max_run = step["max_run"].as_f64().map(|s| rowclaim::span_from_seconds("max_run", s)).transpose()?;
+    request.partition = step["partition"].as_array().map(|pair| (pair[0].as_i64().unwrap(), pair[1].as_i64().unwrap()));
+    let claim = db.engine.claim(&request)?;
+    let mut jobs = Vec::new();
+    while let Some(job) = claim.next_job()? {
+        jobs.push(job);
+    }
+    let answer = json!({
+        "count": jobs.len(),
+        "payloads": jobs.iter().map(|job| serde_json::from_str(&job.payload).unwrap()).collect::<Vec<Value>>(),
+        "keys": jobs.iter().map(|job| job.key.clone()).collect::<Vec<_>>(),
+        "attempts": jobs.iter().map(|job| job.attempts).collect::<Vec<_>>(),
+        "fences": jobs.iter().map(|job| job.fence).collect::<Vec<_>>(),
+    });
+    if let Some(name) = step["as"].as_str() {
+        cast.claims.insert(name.to_owned(), (claim, jobs));
+    }
+    Ok(answer)
+}
+
+fn work(db: &Db, step: &Value) -> Result<Value, Error> {
+    let outcomes: Vec<&str> = step["outcomes"].as_array().unwrap().iter().map(|word| word.as_str().unwrap()).collect();
+    let mut request = WorkRequest::new(ClaimRequest::new(step["queue"].as_str().unwrap()));
+    request.claim.limit = step["limit"].as_u64().map_or(request.claim.limit, |limit| limit as usize);
+    request.until_empty = true;
+    let mut turn = 0;
+    let summary = db.engine.work(&request, |_| {
+        turn += 1;
+        Handled::As(match outcomes[(turn - 1) % outcomes.len()] {
+            "complete" => Outcome::Complete,
+            "fail" => Outcome::Fail { error: "boom".to_owned(), delay: None },
+            _ => Outcome::Release { delay: Duration::from_secs(60) },
+        })
+    })?;
+    Ok(json!({
+        "claimed": summary.claimed, "completed": summary.completed, "failed": summary.failed,
+        "released": summary.released, "lost": summary.lost,
+    }))
+}
+
+/// Every state by name, so that a story cannot expect one that does not exist.
+pub fn states() -> Vec<&'static str> {
+    JobState::ALL.iter().map(|state| state.name()).collect()
+}

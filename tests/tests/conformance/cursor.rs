@@ -1,0 +1,57 @@
+use conformance::every_database;
+use rowclaim::ClaimRequest;
+use std::time::{Duration, Instant};
+
+every_database! {
+    // A row that becomes due before the cursor's place is found within the second the cursor may be used.
+    fn a_row_before_the_cursor_is_late_by_a_second_at_most("heartbeat=0", db) {
+        let ids = db.fill("q", 2_000);
+        db.claim(100).complete_all().unwrap();
+        // The cursor stands behind the first 100 now. This row lies before it.
+        let past = if db.is_sqlite() { "1000" } else { "'2001-01-01'" };
+        db.raw().run(&format!("UPDATE {{jobs}} SET ready_at = {past} WHERE id = {}", ids[1_999]));
+        let since = Instant::now();
+        let mut found = None;
+        while found.is_none() && since.elapsed() < Duration::from_secs(3) {
+            let claim = db.claim(20);
+            assert_eq!(claim.len(), 20, "the lane must not run dry in this test");
+            if claim.rows().iter().any(|job| job.id == ids[1_999]) {
+                found = Some(since.elapsed());
+            }
+            claim.complete_all().unwrap();
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let found = found.expect("the row before the cursor was not found in three seconds");
+        assert!(found <= Duration::from_millis(1_300), "{found:?}");
+    }
+
+    fn a_short_batch_goes_back_to_the_beginning_at_once("heartbeat=0", db) {
+        let ids = db.fill("q", 120);
+        db.claim(100).complete_all().unwrap();
+        let past = if db.is_sqlite() { "1000" } else { "'2001-01-01'" };
+        db.raw().run(&format!("UPDATE {{jobs}} SET ready_at = {past} WHERE id = {}", ids[119]));
+        let claim = db.claim(100);
+        assert_eq!(claim.len(), 20);
+        assert_eq!(claim.rows()[0].id, ids[119], "in order: the row before the cursor comes first");
+    }
+
+    // A priority nobody used before is seen within the second priorities are remembered.
+    fn a_new_priority_is_late_by_a_second_at_most("heartbeat=0", db) {
+        db.fill("q", 1_000);
+        db.claim(10).complete_all().unwrap();
+        let mut urgent = rowclaim::NewJob::new("q", "{}");
+        urgent.priority = -1;
+        let urgent = db.another("").create(&urgent).unwrap().id;
+        let since = Instant::now();
+        loop {
+            let claim = db.engine.claim(&ClaimRequest::new("q").limit(10)).unwrap();
+            let is_found = claim.rows()[0].id == urgent;
+            claim.complete_all().unwrap();
+            if is_found {
+                break;
+            }
+            assert!(since.elapsed() < Duration::from_millis(1_300));
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! What each verb means, on every database. Numbers in comments are those of the case list the suite was built from.
+
+mod bad_input;
+mod claim;
+mod create;
+mod cursor;
+mod faults;
+mod finish;
+mod heartbeat;
+mod layering;
+mod locks;
+mod migrate;
+mod operate;
+mod recover;
+mod scenarios;
+mod work;
