@@ -80,7 +80,7 @@ impl ClaimShape {
 /// Everything an engine needs to know: a DSN, and options given in it or by [`Config::set`].
 ///
 /// Equal DSNs and options share one engine in a process.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Config {
     pub(crate) target: Target,
     pub(crate) identity: String,
@@ -113,6 +113,13 @@ pub struct Config {
     /// Faults a test has ordered.
     #[cfg(feature = "faults")]
     pub faults: crate::faults::Faults,
+}
+
+/// Without the password: only where the database is, and the prefix.
+impl std::fmt::Debug for Config {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Config").field("target", &self.target).field("prefix", &self.prefix).finish_non_exhaustive()
+    }
 }
 
 impl Config {

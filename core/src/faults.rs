@@ -81,3 +81,10 @@ impl Faults {
 pub(crate) fn lost() -> Error {
     Error::unavailable("ordered loss of the connection")
 }
+
+/// Every statement of a database under its name, for the snapshot and EXPLAIN tests.
+pub fn statements(flavor: rowclaim_migrations::Flavor, shape: crate::ClaimShape, prefix: &str) -> Vec<(&'static str, String)> {
+    let names = rowclaim_migrations::Names::new(flavor, prefix);
+    let statements = crate::dialect::Statements::new(flavor, shape, &names);
+    statements.all().into_iter().map(|(name, sql)| (name, sql.to_owned())).collect()
+}

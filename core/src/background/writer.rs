@@ -18,8 +18,10 @@ use tokio::time::Instant;
 const CLOSE_AFTER: Duration = Duration::from_millis(200);
 /// Outcomes at most in one transaction.
 const GROUP: usize = 2_000;
-/// The longest pause after a failed write or beat.
+/// The longest pause after a failed write or beat; shorter while short leases must be renewed.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// A write that waits for a row lock must not hold up the next beat.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// An outcome that waits to be written.
 pub(crate) struct Pending {
@@ -154,7 +156,8 @@ impl Writer {
                 }
                 let pause = Duration::from_millis(20) * (1 << self.failures.min(8));
                 self.failures += 1;
-                self.not_before = Some(Instant::now() + pause.min(LONGEST_PAUSE));
+                let shortest = self.watched.values().map(|claim| claim.lease / 6).min();
+                self.not_before = Some(Instant::now() + pause.min(shortest.unwrap_or(LONGEST_PAUSE)).min(LONGEST_PAUSE));
                 self.give_up(shared);
             }
         }
@@ -182,7 +185,7 @@ impl Writer {
             return Ok(());
         }
         if self.session.is_none() {
-            self.session = Some(shared.driver.open(&shared.config).await?);
+            self.session = Some(shared.driver.open(&shared.config, LOCK_TIMEOUT).await?);
         }
         let Some(session) = self.session.as_mut() else { return Ok(()) };
         if must_beat {

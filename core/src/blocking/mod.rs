@@ -16,17 +16,19 @@ pub use work::{Handled, Summary, WorkRequest};
 use crate::claim::ClaimRequest;
 use crate::config::Config;
 use crate::engine::{JobFilter, Migrated, PruneRequest, Pruned, Recovered, Stats};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::job::{Attempt, Created, JobRow, NewJob};
 use crate::plan::create::PlannedStatement;
 use registry::Local;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 /// A handle on one database; cheap to clone, usable from any thread, and in a forked child.
 #[derive(Clone)]
 pub struct Engine {
     config: Arc<Config>,
+    is_closed: Arc<AtomicBool>,
 }
 
 impl Engine {
@@ -43,13 +45,16 @@ impl Engine {
     /// # Errors
     /// As [`Engine::connect`].
     pub fn with_config(config: Config) -> Result<Self> {
-        let engine = Engine { config: Arc::new(config) };
+        let engine = Engine { config: Arc::new(config), is_closed: Arc::default() };
         let local = engine.local()?;
         local.wait(local.engine.server_version())?;
         Ok(engine)
     }
 
     fn local(&self) -> Result<Arc<Local>> {
+        if self.is_closed.load(Relaxed) {
+            return Err(Error::invalid("the engine is closed; connect again"));
+        }
         registry::local(&self.config)
     }
 
@@ -196,12 +201,15 @@ impl Engine {
         self.local()?.flush()
     }
 
-    /// Writes what is pending and closes the connections of this process's engine, within `limit`. All handles with the
-    /// same configuration are closed with it; connecting again makes a new one.
+    /// Writes what is pending and closes the connections of this process's engine, within `limit`. This handle and its
+    /// clones are refused from here on; claims made under the same configuration too. Closing twice is allowed.
     ///
     /// # Errors
     /// `Unavailable` when outcomes could not be written in time; their jobs come back when the lease ends.
     pub fn close(&self, limit: Duration) -> Result<()> {
+        if self.is_closed.swap(true, Relaxed) {
+            return Ok(());
+        }
         match registry::remove(&self.config) {
             Some(local) => local.runtime.block_on(local.engine.close(limit)),
             None => Ok(()),

@@ -24,7 +24,7 @@ macro_rules! statements {
             }
 
             /// Every statement by name, for the snapshot and EXPLAIN tests.
-            #[cfg(test)]
+            #[cfg(feature = "faults")]
             pub(crate) fn all(&self) -> Vec<(&'static str, &str)> {
                 vec![$((stringify!($name), self.$name.as_str())),*]
             }

@@ -63,11 +63,11 @@ impl Driver {
         }
     }
 
-    /// Opens a session, within the connect timeout.
-    pub(crate) async fn open(&self, config: &Config) -> Result<Session> {
+    /// Opens a session, within the connect timeout; it waits `lock_timeout` for a row lock.
+    pub(crate) async fn open(&self, config: &Config, lock_timeout: Duration) -> Result<Session> {
         let opening = async {
             let connection = match self {
-                Driver::MySql(driver) => Connection::MySql(driver.open().await?),
+                Driver::MySql(driver) => Connection::MySql(driver.open(lock_timeout).await?),
                 Driver::Sqlite(driver) => Connection::Sqlite(driver.open()?),
             };
             Ok(Session {

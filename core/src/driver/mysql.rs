@@ -28,11 +28,9 @@ impl Driver {
         // defaults are. READ COMMITTED: gap locks would make producers wait for claims.
         let setup = vec![
             "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED".to_owned(),
-            format!(
-                "SET NAMES utf8mb4, time_zone = '+00:00', autocommit = 1, innodb_lock_wait_timeout = {}, \
-                 sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION,ERROR_FOR_DIVISION_BY_ZERO'",
-                config.lock_timeout.as_secs().max(1)
-            ),
+            "SET NAMES utf8mb4, time_zone = '+00:00', autocommit = 1, \
+             sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION,ERROR_FOR_DIVISION_BY_ZERO'"
+                .to_owned(),
         ];
         let opts = OptsBuilder::default()
             .ip_or_hostname(target.host.clone())
@@ -52,8 +50,10 @@ impl Driver {
         Ok(Driver { opts: opts.into(), statement_timeout: config.statement_timeout })
     }
 
-    pub(super) async fn open(&self) -> Result<Session> {
+    pub(super) async fn open(&self, lock_timeout: Duration) -> Result<Session> {
         let mut connection = Conn::new(self.opts.clone()).await.map_err(codes::mysql)?;
+        let seconds = lock_timeout.as_secs().max(1);
+        connection.query_drop(format!("SET innodb_lock_wait_timeout = {seconds}")).await.map_err(codes::mysql)?;
         let answer: Option<(Vec<u8>, u64)> =
             connection.query_first("SELECT VERSION(), @@max_allowed_packet").await.map_err(codes::mysql)?;
         let (version, max_packet) = answer.ok_or_else(|| Error::decode("the server did not name its version"))?;

@@ -161,7 +161,7 @@ impl Shared {
         let idle = lock(&self.idle).pop();
         match idle {
             Some(session) => Ok(session),
-            None => self.driver.open(&self.config).await,
+            None => self.driver.open(&self.config, self.config.lock_timeout).await,
         }
     }
 

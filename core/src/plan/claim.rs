@@ -83,8 +83,9 @@ pub(crate) fn lock_ids(statements: &Statements, ids: &Ids) -> Statement {
 }
 
 pub(crate) fn insert_claim(statements: &Statements, claim: &NewClaim, ids: &Ids) -> Statement {
-    let mut source = claim.source.clone();
-    source.truncate(source.floor_char_boundary(255));
+    // As much of the names as the column takes, cut between two characters.
+    let end = (0..=claim.source.len().min(255)).rev().find(|end| claim.source.is_char_boundary(*end));
+    let source = claim.source.get(..end.unwrap_or(0)).unwrap_or_default();
     let values = vec![
         claim.token.as_bytes().as_slice().into(),
         source.into(),

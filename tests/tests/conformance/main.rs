@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod claim;
+mod crashes;
 mod create;
 mod cursor;
 mod faults;
@@ -13,4 +14,5 @@ mod migrate;
 mod operate;
 mod recover;
 mod scenarios;
+mod statements;
 mod work;

@@ -1,0 +1,48 @@
+//! `rowclaim prune`: delete what is finished and old.
+
+use crate::fault::{OK, Outcome};
+use crate::progress::Progress;
+use crate::{connect, json, screen, span};
+use clap::Args;
+use rowclaim::PruneRequest;
+use std::time::Duration;
+
+/// Delete jobs and claims that ended long ago
+///
+/// Goes in small steps beside running workers; stopping it half-way loses nothing. The keys of deleted jobs are free
+/// again: a job with the same key can then be created anew.
+#[derive(Args)]
+#[command(after_long_help = "\
+Examples:
+  rowclaim prune --older-than 7d
+  rowclaim prune --older-than 12h --batch 200        smaller steps for a busy server")]
+pub struct Prune {
+    /// Only what ended longer ago than this: 12h, 7d
+    #[arg(long, value_name = "TIME", value_parser = span::parse)]
+    older_than: Duration,
+    /// Rows in one step, 1 to 10,000
+    #[arg(long, value_name = "ROWS", default_value_t = 1_000)]
+    batch: usize,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+impl Prune {
+    pub fn run(&self, dsn: Option<&str>) -> Outcome {
+        let engine = connect::engine(dsn)?;
+        let mut request = PruneRequest::new(self.older_than);
+        request.batch = self.batch;
+        let progress = Progress::open_ended("deleted");
+        let pruned = engine.prune(request, |so_far| progress.at(so_far.jobs + so_far.claims + so_far.attempts));
+        drop(progress);
+        let pruned = pruned?;
+        if self.json {
+            json::line(&serde_json::json!({ "jobs": pruned.jobs, "claims": pruned.claims, "attempts": pruned.attempts }))?;
+        } else {
+            let (jobs, claims, attempts) = (pruned.jobs, pruned.claims, pruned.attempts);
+            screen::line(format!("deleted {jobs} jobs, {claims} claims, {attempts} attempts"))?;
+        }
+        Ok(OK)
+    }
+}

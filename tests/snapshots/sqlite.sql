@@ -1,0 +1,165 @@
+-- probe_skip_locked
+SELECT id FROM "rowclaim_jobs" WHERE id = 0
+
+-- next_queue
+SELECT queue FROM "rowclaim_jobs" INDEXED BY "rowclaim_jobs_pick" WHERE queue > ? ORDER BY queue LIMIT 1
+
+-- next_priority
+SELECT priority FROM "rowclaim_jobs" INDEXED BY "rowclaim_jobs_pick" WHERE queue = ? AND priority > ? ORDER BY priority LIMIT 1
+
+-- pick
+SELECT id, ready_at, job_key, payload, attempts, max_attempts, fence, lost, created_at FROM "rowclaim_jobs" INDEXED BY "rowclaim_jobs_pick" WHERE queue = ? AND priority = ? AND ready_at BETWEEN ? AND MIN(?, CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000) ORDER BY ready_at, id LIMIT ?
+
+-- pick_ids
+SELECT id, ready_at, attempts, max_attempts FROM "rowclaim_jobs" INDEXED BY "rowclaim_jobs_pick" WHERE queue = ? AND priority = ? AND ready_at BETWEEN ? AND MIN(?, CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000) AND id % ? = ? ORDER BY ready_at, id LIMIT ?
+
+-- lock_ids
+SELECT id, ready_at, job_key, payload, attempts, max_attempts, fence, lost, created_at FROM "rowclaim_jobs" WHERE {ids} AND state = 'ready' AND ready_at <= CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000 ORDER BY id
+
+-- insert_claim
+INSERT INTO "rowclaim_claims" (token, source, worker, claimed_at, lease_for, lease_until, max_until, job_count, job_ids) VALUES (?, ?, ?, CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000, ?, CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000 + ?, CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000 + ?, ?, ?)
+
+-- mark
+UPDATE "rowclaim_jobs" SET state = 'claimed', ready_at = NULL, claim_id = ?, attempts = attempts + 1, fence = fence + 1, unique_key = IIF(key_life = 'until_claimed', NULL, unique_key) WHERE {ids} AND state = 'ready' AND ready_at <= CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000
+
+-- exhaust
+UPDATE "rowclaim_jobs" SET state = 'dead', ready_at = NULL, last_error = 'no attempts left', finished_at = CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000, unique_key = IIF(key_life = 'active', NULL, unique_key) WHERE {ids} AND state = 'ready'
+
+-- claim_by_token
+SELECT id, job_ids FROM "rowclaim_claims" WHERE token = ? AND state = 'open'
+
+-- claimed
+SELECT id, ready_at, job_key, payload, attempts, max_attempts, fence, lost, created_at, queue, priority FROM "rowclaim_jobs" WHERE {ids} AND claim_id = ? AND state = 'claimed' ORDER BY id
+
+-- complete
+UPDATE "rowclaim_jobs" SET state = 'done', finished_at = CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000, unique_key = IIF(key_life = 'active', NULL, unique_key) WHERE {ids} AND claim_id = ? AND state = 'claimed'
+
+-- fail_back
+UPDATE "rowclaim_jobs" SET state = 'ready', ready_at = CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000 + ?, last_error = ? WHERE id = ? AND claim_id = ? AND state = 'claimed'
+
+-- fail_dead
+UPDATE "rowclaim_jobs" SET state = 'dead', finished_at = CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000, last_error = ?, unique_key = IIF(key_life = 'active', NULL, unique_key) WHERE id = ? AND claim_id = ? AND state = 'claimed'
+
+-- release
+UPDATE "rowclaim_jobs" SET state = 'ready', ready_at = CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000 + ?, attempts = attempts - 1 WHERE {ids} AND claim_id = ? AND state = 'claimed'
+
+-- insert_attempts
+INSERT INTO "rowclaim_attempts" (job_id, fence, outcome, final, worker, claimed_at, ended_at, error) VALUES {rows}
+
+-- insert_attempts_row
+(?,?,?,?,?,(SELECT claimed_at FROM "rowclaim_claims" WHERE id = ?),CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000,?)
+
+-- inspect
+SELECT id, state, claim_id FROM "rowclaim_jobs" WHERE {ids}
+
+-- outcome_of
+SELECT outcome FROM "rowclaim_attempts" WHERE job_id = ? AND fence = ? ORDER BY id DESC LIMIT 1
+
+-- close_claims
+UPDATE "rowclaim_claims" SET state = 'closed', closed_at = CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000 WHERE {ids} AND state = 'open'
+
+-- renew
+UPDATE "rowclaim_claims" SET lease_until = MIN(CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000 + lease_for, COALESCE(max_until, 9223372036854775807)) WHERE {ids} AND state = 'open' AND (max_until IS NULL OR max_until > CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000)
+
+-- renewable
+SELECT id FROM "rowclaim_claims" WHERE {ids} AND state = 'open' AND (max_until IS NULL OR max_until > CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000)
+
+-- expired
+SELECT id, job_ids, worker, claimed_at FROM "rowclaim_claims" INDEXED BY "rowclaim_claims_lease" WHERE state = 'open' AND lease_until < CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000 ORDER BY lease_until LIMIT ?
+
+-- expire
+UPDATE "rowclaim_claims" SET state = 'expired', closed_at = CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000 WHERE id = ? AND state = 'open' AND lease_until < CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000
+
+-- lost_jobs
+SELECT id, attempts, max_attempts, fence FROM "rowclaim_jobs" WHERE {ids} AND claim_id = ? AND state = 'claimed' ORDER BY id
+
+-- lost_back
+UPDATE "rowclaim_jobs" SET state = 'ready', ready_at = CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000 + ?, claim_id = NULL, lost = lost + 1, last_error = 'lease expired' WHERE {ids} AND claim_id = ? AND state = 'claimed'
+
+-- lost_dead
+UPDATE "rowclaim_jobs" SET state = 'dead', finished_at = CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000, claim_id = NULL, lost = lost + 1, last_error = 'lease expired', unique_key = IIF(key_life = 'active', NULL, unique_key) WHERE {ids} AND claim_id = ? AND state = 'claimed'
+
+-- look
+SELECT unique_key, id, state, unique_until IS NOT NULL AND unique_until <= CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000 FROM "rowclaim_jobs" WHERE queue = ? AND unique_key IN ({list})
+
+-- free_timed
+UPDATE "rowclaim_jobs" SET unique_key = NULL WHERE {ids} AND key_life = 'timed' AND unique_until <= CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000
+
+-- insert_jobs
+INSERT INTO "rowclaim_jobs" (queue, job_key, unique_key, key_life, unique_until, priority, payload, ready_at, max_attempts, create_token, created_at) VALUES {rows}
+
+-- insert_jobs_row
+(?,?,?,?,CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000 + ?,?,?,COALESCE(?, CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000 + ?),?,?,CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000)
+
+-- made
+SELECT id FROM "rowclaim_jobs" WHERE id >= ? AND create_token = ? ORDER BY id LIMIT ?
+
+-- made_before_loss
+SELECT id FROM "rowclaim_jobs" WHERE id > (SELECT MAX(id) FROM "rowclaim_jobs") - 100000 AND create_token = ? ORDER BY id
+
+-- plan_create
+INSERT INTO "rowclaim_jobs" (queue, job_key, unique_key, key_life, priority, payload, ready_at, max_attempts, created_at) VALUES (?, ?, ?, ?, ?, ?, CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000 + ?, ?, CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000) ON CONFLICT (queue, unique_key) DO NOTHING
+
+-- job
+SELECT id, queue, job_key, priority, state, payload, attempts, max_attempts, lost, fence, ready_at, created_at, finished_at, last_error, claim_id FROM "rowclaim_jobs" WHERE id = ?
+
+-- list_jobs
+SELECT id, queue, job_key, priority, state, payload, attempts, max_attempts, lost, fence, ready_at, created_at, finished_at, last_error, claim_id FROM "rowclaim_jobs" WHERE id < ? AND (? IS NULL OR queue = ?) AND (? IS NULL OR state = ?) ORDER BY id DESC LIMIT ?
+
+-- list_dead
+SELECT DISTINCT j.id, j.queue, j.job_key, j.priority, j.state, j.payload, j.attempts, j.max_attempts, j.lost, j.fence, j.ready_at, j.created_at, j.finished_at, j.last_error, j.claim_id FROM "rowclaim_attempts" a JOIN "rowclaim_jobs" j ON j.id = a.job_id AND j.state = 'dead' WHERE a.final = 1 AND j.id < ? AND (? IS NULL OR j.queue = ?) ORDER BY j.id DESC LIMIT ?
+
+-- retry_dead
+UPDATE "rowclaim_jobs" SET state = 'ready', ready_at = CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000, attempts = 0, finished_at = NULL, claim_id = NULL, fence = fence + 1, unique_key = IIF(key_life = 'active', job_key, unique_key) WHERE id = ? AND state = 'dead'
+
+-- retry_claimed
+UPDATE "rowclaim_jobs" SET state = 'ready', ready_at = CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000, claim_id = NULL, fence = fence + 1 WHERE id = ? AND state = 'claimed'
+
+-- cancel
+UPDATE "rowclaim_jobs" SET state = 'cancelled', ready_at = NULL, finished_at = CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000, unique_key = IIF(key_life = 'forever', unique_key, NULL) WHERE id = ? AND state IN ('ready', 'dead')
+
+-- cancel_claimed
+UPDATE "rowclaim_jobs" SET state = 'cancelled', ready_at = NULL, finished_at = CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000, claim_id = NULL, fence = fence + 1, unique_key = IIF(key_life = 'forever', unique_key, NULL) WHERE id = ? AND state = 'claimed'
+
+-- list_attempts
+SELECT fence, outcome, final, worker, claimed_at, ended_at, error FROM "rowclaim_attempts" WHERE job_id = ? ORDER BY id LIMIT ?
+
+-- count_due
+SELECT COUNT(*) FROM (SELECT 1 FROM "rowclaim_jobs" INDEXED BY "rowclaim_jobs_pick" WHERE queue = ? AND priority = ? AND ready_at BETWEEN 0 AND CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000 LIMIT ?) c
+
+-- count_delayed
+SELECT COUNT(*) FROM (SELECT 1 FROM "rowclaim_jobs" INDEXED BY "rowclaim_jobs_pick" WHERE queue = ? AND priority = ? AND ready_at > CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000 LIMIT ?) c
+
+-- oldest_due
+SELECT CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000 - ready_at FROM "rowclaim_jobs" INDEXED BY "rowclaim_jobs_pick" WHERE queue = ? AND priority = ? AND ready_at BETWEEN 0 AND CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000 ORDER BY ready_at LIMIT 1
+
+-- open_claims
+SELECT id, job_ids, source, worker, claimed_at, lease_until, lease_until - CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000 FROM "rowclaim_claims" INDEXED BY "rowclaim_claims_lease" WHERE state = 'open' LIMIT ?
+
+-- count_claimed
+SELECT COUNT(*) FROM "rowclaim_jobs" WHERE {ids} AND claim_id = ? AND state = 'claimed'
+
+-- count_dead
+SELECT COUNT(*) FROM (SELECT DISTINCT j.id FROM "rowclaim_attempts" a JOIN "rowclaim_jobs" j ON j.id = a.job_id AND j.state = 'dead' WHERE a.final = 1 AND j.queue = ? LIMIT ?) c
+
+-- count_exact
+SELECT queue, state, COUNT(*) FROM "rowclaim_jobs" GROUP BY queue, state ORDER BY queue, state
+
+-- prunable_jobs
+SELECT id FROM "rowclaim_jobs" WHERE id > ? AND state IN ('done', 'dead', 'cancelled') AND finished_at < CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000 - ? ORDER BY id LIMIT ?
+
+-- prune_jobs
+DELETE FROM "rowclaim_jobs" WHERE {ids} AND state IN ('done', 'dead', 'cancelled')
+
+-- prunable_claims
+SELECT id FROM "rowclaim_claims" WHERE id > ? AND state <> 'open' AND closed_at < CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000 - ? ORDER BY id LIMIT ?
+
+-- prune_claims
+DELETE FROM "rowclaim_claims" WHERE {ids} AND state <> 'open'
+
+-- prunable_attempts
+SELECT a.id FROM "rowclaim_attempts" a LEFT JOIN "rowclaim_jobs" j ON j.id = a.job_id WHERE a.id > ? AND a.ended_at < CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000 - ? AND j.id IS NULL ORDER BY a.id LIMIT ?
+
+-- prune_attempts
+DELETE FROM "rowclaim_attempts" WHERE {ids}
+
