@@ -34,3 +34,8 @@ pub use ident::Prefix;
 pub use job::{Attempt, ClaimedJob, Created, JobRow, JobState, MAX_KEY, MAX_QUEUE, NewJob, Unique};
 pub use plan::create::{Binding, PlannedStatement};
 pub use time::{Backoff, Timestamp, span_from_seconds};
+
+/// The README's Rust blocks are doc tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;

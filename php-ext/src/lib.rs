@@ -1,1 +1,82 @@
-//! Empty.
+//! The PHP extension `rowclaim`: classes in the namespace `Rowclaim` over the core's blocking facade.
+//!
+//! A map, in the order a call travels: `arguments`, `values` and `json` make Rust values of PHP's, `connect`, `create` and
+//! `work` put them together for a verb, `engine`, `claim` and `job` are the classes with the verbs, `created`, `summary` and
+//! `rows` are answers, `exceptions` are errors. `process` is the gate between PHP and the core (signals, fatal errors, the
+//! end); `ini` has the settings. No SQL, no retries, no time arithmetic, no defaults: those are the core's.
+
+mod arguments;
+mod claim;
+mod connect;
+mod create;
+mod created;
+mod engine;
+mod exceptions;
+mod ini;
+mod job;
+mod json;
+mod process;
+mod rows;
+mod summary;
+mod values;
+mod work;
+
+use ext_php_rs::flags::ClassFlags;
+use ext_php_rs::prelude::*;
+use ext_php_rs::wrap_function;
+use rowclaim::ErrorKind;
+
+/// Every class here is final, and a handle on something that cannot be written down.
+const CLASS: ClassFlags = ClassFlags::Final.union(ClassFlags::NotSerializable);
+
+/// The exception class of each kind of error, by kind; for the tests.
+#[php_function]
+#[php(name = "Rowclaim\\error_kinds")]
+pub fn error_kinds() -> Vec<(String, String)> {
+    ErrorKind::ALL.into_iter().map(|kind| (kind.name().to_owned(), exceptions::class_name(kind))).collect()
+}
+
+/// The start of the module.
+pub fn startup(_kind: i32, module: i32) -> i32 {
+    ini::register(module);
+    process::start();
+    match std::panic::catch_unwind(exceptions::register) {
+        Ok(Ok(())) => 0,
+        _ => -1,
+    }
+}
+
+extern "C" fn shutdown(_kind: i32, module: i32) -> i32 {
+    process::end();
+    ini::unregister(module);
+    0
+}
+
+extern "C" fn request_startup(_kind: i32, _module: i32) -> i32 {
+    process::set_request_over(false);
+    0
+}
+
+extern "C" fn request_shutdown(_kind: i32, _module: i32) -> i32 {
+    process::set_request_over(true);
+    0
+}
+
+/// The module as PHP loads it.
+#[php_module]
+#[php(startup = "startup")]
+pub fn get_module(module: ModuleBuilder) -> ModuleBuilder {
+    module
+        .name("rowclaim")
+        .class::<engine::Engine>()
+        .class::<claim::Claim>()
+        .class::<job::Job>()
+        .class::<created::Created>()
+        .class::<summary::Summary>()
+        .class::<json::Json>()
+        .function(wrap_function!(error_kinds))
+        .request_startup_function(request_startup)
+        .request_shutdown_function(request_shutdown)
+        .shutdown_function(shutdown)
+        .info_function(ini::section)
+}

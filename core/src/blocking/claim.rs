@@ -9,6 +9,7 @@ use crate::engine::Claimed;
 use crate::error::{Error, Result};
 use crate::job::ClaimedJob;
 use crate::plan::finish::Held;
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use uuid::Uuid;
@@ -21,11 +22,51 @@ enum Step {
     Finished,
 }
 
+/// The steps of all rows of a claim.
+struct Steps {
+    steps: Vec<Step>,
+    /// No row before this one is waiting.
+    next: usize,
+}
+
+impl Steps {
+    fn indexes(&self, is_wanted: impl Fn(Step) -> bool) -> Vec<usize> {
+        self.steps.iter().enumerate().filter(|(_, step)| is_wanted(**step)).map(|(index, _)| index).collect()
+    }
+
+    fn is_waiting(&self) -> bool {
+        self.steps.iter().skip(self.next).any(|step| *step == Step::Waiting)
+    }
+
+    /// Marks the first waiting row as started.
+    fn start_next(&mut self) -> Option<usize> {
+        let (index, step) = self.steps.iter_mut().enumerate().skip(self.next).find(|(_, step)| **step == Step::Waiting)?;
+        *step = Step::Started;
+        self.next = index + 1;
+        Some(index)
+    }
+
+    /// Sets rows to a step; how many were in another one.
+    fn set(&mut self, indexes: &[usize], to: Step) -> usize {
+        let mut changed = 0;
+        for index in indexes {
+            if let Some(step) = self.steps.get_mut(*index).filter(|step| **step != to) {
+                *step = to;
+                changed += 1;
+            }
+        }
+        if to == Step::Waiting {
+            self.next = indexes.iter().copied().min().unwrap_or(self.next).min(self.next);
+        }
+        changed
+    }
+}
+
 struct Core {
     /// `None` for an empty claim.
     owned: Option<Owned>,
     jobs: Vec<Arc<ClaimedJob>>,
-    steps: Mutex<Vec<Step>>,
+    steps: Mutex<Steps>,
 }
 
 struct Owned {
@@ -55,17 +96,8 @@ impl std::ops::Deref for Job {
 }
 
 impl Core {
-    fn steps(&self) -> std::sync::MutexGuard<'_, Vec<Step>> {
+    fn steps(&self) -> std::sync::MutexGuard<'_, Steps> {
         self.steps.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn set(&self, indexes: &[usize], step: Step) {
-        let mut steps = self.steps();
-        for index in indexes {
-            if let Some(slot) = steps.get_mut(*index) {
-                *slot = step;
-            }
-        }
     }
 
     fn held(&self, indexes: &[usize]) -> Vec<Held> {
@@ -86,15 +118,7 @@ impl Core {
         let owned = self.owned()?;
         let jobs = self.held(indexes);
         let answers = owned.local.wait(owned.local.engine.finish(&owned.state, &jobs, outcome))?;
-        let mut steps = self.steps();
-        let mut settled = 0;
-        for index in indexes {
-            if let Some(slot) = steps.get_mut(*index).filter(|slot| **slot != Step::Finished) {
-                *slot = Step::Finished;
-                settled += 1;
-            }
-        }
-        drop(steps);
+        let settled = self.steps().set(indexes, Step::Finished);
         owned.local.engine.settle(&owned.state, settled);
         Ok(answers)
     }
@@ -105,13 +129,24 @@ impl Core {
         for job in self.held(&[index]) {
             owned.local.engine.shared.background()?.finish(&owned.state, job, outcome.clone())?;
         }
-        self.set(&[index], Step::Finished);
+        self.steps().set(&[index], Step::Finished);
         Ok(())
     }
 
-    fn waiting(&self) -> Vec<usize> {
-        let steps = self.steps();
-        steps.iter().enumerate().filter(|(_, step)| **step == Step::Waiting).map(|(index, _)| index).collect()
+    /// Gives back the rows that were not handed out.
+    fn release_waiting(&self) -> Result<Vec<Finish>> {
+        // Marked first, so that no thread starts one of them meanwhile.
+        let waiting = {
+            let mut steps = self.steps();
+            let waiting = steps.indexes(|step| step == Step::Waiting);
+            steps.set(&waiting, Step::Started);
+            waiting
+        };
+        let released = self.finish(&waiting, &Outcome::Release { delay: Duration::ZERO });
+        if released.is_err() {
+            self.steps().set(&waiting, Step::Waiting);
+        }
+        released
     }
 }
 
@@ -124,13 +159,12 @@ impl Drop for Core {
             return;
         }
         self.owned = Some(owned);
-        let waiting = self.waiting();
-        if let Err(error) = self.finish(&waiting, &Outcome::Release { delay: Duration::ZERO }) {
+        if let Err(error) = self.release_waiting() {
             log::warn!("{error}");
         }
         if let Some(owned) = &self.owned
             && !owned.state.is_finished()
-            && self.steps().contains(&Step::Started)
+            && !self.steps().indexes(|step| step != Step::Finished).is_empty()
             && let Some(background) = owned.local.engine.shared.background.get()
         {
             background.forget(&owned.state);
@@ -144,7 +178,7 @@ impl Claim {
             Some(claimed) => (Some(Owned { local, state: claimed.state }), claimed.jobs),
             None => (None, Vec::new()),
         };
-        let steps = Mutex::new(vec![Step::Waiting; jobs.len()]);
+        let steps = Mutex::new(Steps { steps: vec![Step::Waiting; jobs.len()], next: 0 });
         Claim { core: Arc::new(Core { owned, jobs: jobs.into_iter().map(Arc::new).collect(), steps }) }
     }
 
@@ -199,14 +233,16 @@ impl Claim {
     /// # Errors
     /// `Invalid` after a fork or close; `Unavailable` when the renewal that is needed cannot be asked for.
     pub fn next_job(&self) -> Result<Option<Job>> {
-        let next = self.core.steps().iter().position(|step| *step == Step::Waiting);
-        let Some(index) = next else { return Ok(None) };
+        if !self.core.steps().is_waiting() {
+            return Ok(None);
+        }
         let owned = self.core.owned()?;
         if owned.state.valid_for().is_zero() && !self.renew()? {
             return Ok(None);
         }
-        self.core.set(&[index], Step::Started);
-        Ok(self.job(index))
+        // Chosen and marked under one lock: threads that share the claim get different rows.
+        let index = self.core.steps().start_next();
+        Ok(index.and_then(|index| self.job(index)))
     }
 
     /// The row at a position, handed out or not.
@@ -229,10 +265,8 @@ impl Claim {
     /// # Errors
     /// `Invalid` for an id that is not in the claim, before anything is written; `Unavailable`.
     pub fn finish(&self, ids: &[i64], outcome: &Outcome) -> Result<Vec<Finish>> {
-        let find = |id: &i64| {
-            let found = self.core.jobs.iter().position(|job| job.id == *id);
-            found.ok_or_else(|| Error::invalid(format!("job {id} is not in this claim")))
-        };
+        let by_id: HashMap<i64, usize> = self.core.jobs.iter().enumerate().map(|(index, job)| (job.id, index)).collect();
+        let find = |id: &i64| by_id.get(id).copied().ok_or_else(|| Error::invalid(format!("job {id} is not in this claim")));
         let indexes = ids.iter().map(find).collect::<Result<Vec<_>>>()?;
         self.core.finish(&indexes, outcome)
     }
@@ -242,8 +276,7 @@ impl Claim {
     /// # Errors
     /// `Unavailable`.
     pub fn complete_all(&self) -> Result<Vec<Finish>> {
-        let steps = self.core.steps().clone();
-        let open: Vec<usize> = steps.iter().enumerate().filter(|(_, s)| **s != Step::Finished).map(|(i, _)| i).collect();
+        let open = self.core.steps().indexes(|step| step != Step::Finished);
         self.core.finish(&open, &Outcome::Complete)
     }
 
@@ -252,7 +285,7 @@ impl Claim {
     /// # Errors
     /// `Unavailable`.
     pub fn release_unstarted(&self) -> Result<usize> {
-        let answers = self.core.finish(&self.core.waiting(), &Outcome::Release { delay: Duration::ZERO })?;
+        let answers = self.core.release_waiting()?;
         Ok(answers.iter().filter(|answer| **answer == Finish::Accepted).count())
     }
 }
@@ -313,7 +346,7 @@ impl Job {
 
     /// True when it was finished through this claim, or its finish is on the way.
     pub fn is_finished(&self) -> bool {
-        self.core.steps().get(self.index) == Some(&Step::Finished)
+        self.core.steps().steps.get(self.index) == Some(&Step::Finished)
     }
 
     /// Its claim's token.

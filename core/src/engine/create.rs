@@ -49,6 +49,9 @@ impl Engine {
 
     /// SQL and values that create a job on a connection the application has open, in its own transaction.
     ///
+    /// On SQLite that connection must be of the same SQLite library or of another process: two libraries in one process
+    /// do not see each other's locks (<https://sqlite.org/howtocorrupt.html>, 2.2.1).
+    ///
     /// # Errors
     /// `Invalid`; `Unsupported` for a key with a time and for `run_at`.
     pub async fn plan_create(&self, job: &NewJob) -> Result<PlannedStatement> {

@@ -198,6 +198,27 @@ every_database! {
         assert_eq!(db.raw().rows("SELECT state FROM {claims}")[0][0].as_deref(), Some("closed"));
     }
 
+    fn threads_that_share_a_claim_get_each_row_once("heartbeat=0&lease=1", db) {
+        db.fill("q", 2_000);
+        let claim = db.claim(2_000);
+        std::thread::sleep(Duration::from_millis(1_000));
+        let barrier = Barrier::new(4);
+        let handed_out: Vec<i64> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4)
+                .map(|_| {
+                    let (claim, barrier) = (claim.clone(), &barrier);
+                    scope.spawn(move || {
+                        barrier.wait();
+                        claim.map(|job| job.unwrap().id).collect::<Vec<_>>()
+                    })
+                })
+                .collect();
+            threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+        });
+        assert_eq!(handed_out.len(), 2_000);
+        assert_eq!(handed_out.iter().collect::<HashSet<_>>().len(), 2_000);
+    }
+
     // 75, 77: neither the server's nor the session's zone matters.
     fn a_hostile_session_zone_changes_nothing(db) {
         if db.is_sqlite() {

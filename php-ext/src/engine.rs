@@ -1,0 +1,211 @@
+//! `Rowclaim\Engine`: a handle on one database.
+//!
+//! Arguments become Rust values, then [`gate`] does the rest. What the caller leaves out stays at the core's default.
+//! The names of parameters are PHP's, for named arguments.
+#![allow(non_snake_case)]
+
+use crate::arguments::{Flag, Int, Seconds, Text, partition, queues};
+use crate::claim::Claim;
+use crate::connect;
+use crate::create::{JobArguments, new_job, new_jobs};
+use crate::created::Created;
+use crate::exceptions::exception;
+use crate::process::{CLOSE_LIMIT, gate};
+use crate::rows::{self, Table};
+use crate::summary::Summary;
+use crate::work::{WorkArguments, work};
+use ext_php_rs::exception::PhpResult;
+use ext_php_rs::prelude::*;
+use ext_php_rs::types::{Iterable, ZendHashTable, Zval};
+use rowclaim::{ClaimRequest, JobFilter, JobState, PruneRequest};
+use std::time::Duration;
+
+/// A handle on one database; the connections behind it are this process's, made on first use and shared.
+#[php_class]
+#[php(name = "Rowclaim\\Engine", flags = crate::CLASS)]
+pub struct Engine {
+    inner: rowclaim::blocking::Engine,
+}
+
+#[php_impl]
+#[allow(clippy::too_many_arguments)]
+impl Engine {
+    /// Connects and proves that the server answers. Throws `ConfigException`, `UnavailableException`.
+    pub fn connect(dsn: Option<Text>, options: Option<&ZendHashTable>) -> PhpResult<Engine> {
+        let config = connect::config(dsn, options)?;
+        Ok(Engine { inner: gate(|| rowclaim::blocking::Engine::with_config(config))? })
+    }
+
+    /// Creates a job; with a key, only once. Throws `InvalidException`, `SchemaException`, `UnavailableException`.
+    #[php(optional = "key")]
+    pub fn create(
+        &self,
+        queue: Text,
+        payload: &Zval,
+        key: Option<Text>,
+        unique: Option<&Zval>,
+        delay: Option<Seconds>,
+        runAt: Option<&Zval>,
+        priority: Option<Int>,
+        maxAttempts: Option<Int>,
+    ) -> PhpResult<Created> {
+        let arguments = JobArguments { key, unique, delay, run_at: runAt, priority, max_attempts: maxAttempts };
+        let job = new_job(&queue.utf8("queue")?, payload, arguments)?;
+        gate(|| self.inner.create(&job)).map(Created)
+    }
+
+    /// Creates many jobs, one answer each, in order. Throws as `create`.
+    pub fn create_many(&self, queue: Text, jobs: Iterable) -> PhpResult<Vec<Created>> {
+        let jobs = new_jobs(&queue.utf8("queue")?, jobs)?;
+        let answers = gate(|| self.inner.create_many(&jobs))?;
+        Ok(answers.into_iter().map(Created).collect())
+    }
+
+    /// SQL and values that create a job on a connection the application has open. Throws `UnsupportedException` for a key with a time.
+    #[php(optional = "key")]
+    pub fn plan_create(
+        &self,
+        queue: Text,
+        payload: &Zval,
+        key: Option<Text>,
+        unique: Option<&Zval>,
+        delay: Option<Seconds>,
+        priority: Option<Int>,
+        maxAttempts: Option<Int>,
+    ) -> PhpResult<Table> {
+        let arguments = JobArguments { key, unique, delay, run_at: None, priority, max_attempts: maxAttempts };
+        let job = new_job(&queue.utf8("queue")?, payload, arguments)?;
+        Ok(rows::planned(gate(|| self.inner.plan_create(&job))?)?)
+    }
+
+    /// Takes up to `limit` jobs. Throws `InvalidException`, `SchemaException`, `UnavailableException`.
+    #[php(name = "claim")]
+    pub fn claim_jobs(
+        &self,
+        queues: &Zval,
+        limit: Option<Int>,
+        lease: Option<Seconds>,
+        maxRun: Option<Seconds>,
+        priority: Option<Int>,
+        partition: Option<&ZendHashTable>,
+    ) -> PhpResult<Claim> {
+        let mut request = ClaimRequest::new("");
+        request.queues = self::queues(queues)?;
+        if let Some(limit) = limit {
+            request.limit = limit.size("limit")?;
+        }
+        request.lease = lease.map(|lease| lease.span("lease")).transpose()?;
+        request.max_run = maxRun.map(|span| span.span("maxRun")).transpose()?;
+        request.priority = priority.map(Int::priority).transpose()?;
+        request.partition = partition.map(self::partition).transpose()?;
+        gate(|| self.inner.claim(&request)).map(Claim::new)
+    }
+
+    /// Calls the handler of a job's queue for each job until a limit or a signal. Throws as the core's `work`.
+    #[php(optional = "batch", defaults(untilEmpty = false))]
+    pub fn work(
+        &self,
+        handlers: &ZendHashTable,
+        batch: Option<Int>,
+        maxSeconds: Option<Seconds>,
+        maxJobs: Option<Int>,
+        untilEmpty: Flag,
+        lease: Option<Seconds>,
+        maxRun: Option<Seconds>,
+        maxIdle: Option<Seconds>,
+        finish: Option<Text>,
+    ) -> PhpResult<Summary> {
+        let arguments = WorkArguments {
+            batch,
+            max_seconds: maxSeconds,
+            max_jobs: maxJobs,
+            until_empty: untilEmpty,
+            lease,
+            max_run: maxRun,
+            max_idle: maxIdle,
+            finish,
+        };
+        work(&self.inner, handlers, arguments).map(Summary)
+    }
+
+    /// Takes the jobs of expired claims back now.
+    pub fn recover(&self) -> PhpResult<Table> {
+        Ok(rows::recovered(gate(|| self.inner.recover())?)?)
+    }
+
+    /// A job as it stands in the table, or null.
+    pub fn job(&self, id: Int) -> PhpResult<Option<Table>> {
+        Ok(gate(|| self.inner.job(id.0))?.map(rows::job).transpose()?)
+    }
+
+    /// Jobs as they stand in the table, newest first. Throws `InvalidException` for a wrong state or limit.
+    pub fn jobs(&self, queue: Option<Text>, state: Option<Text>, before: Option<Int>, limit: Option<Int>) -> PhpResult<Table> {
+        let mut filter = JobFilter { before: before.map(|id| id.0), ..JobFilter::default() };
+        filter.queue = queue.map(|queue| queue.utf8("queue")).transpose()?;
+        if let Some(state) = state {
+            filter.state = Some(JobState::parse(&state.utf8("state")?).map_err(|error| exception(&error))?);
+        }
+        if let Some(limit) = limit {
+            filter.limit = limit.size("limit")?;
+        }
+        Ok(rows::list(gate(|| self.inner.jobs(&filter))?, rows::job)?)
+    }
+
+    /// Attempts of a job that did not succeed.
+    pub fn attempts(&self, id: Int) -> PhpResult<Table> {
+        Ok(rows::list(gate(|| self.inner.attempts(id.0))?, rows::attempt)?)
+    }
+
+    /// Puts a dead job back. Throws `NotFoundException`, `DuplicateException`.
+    #[php(defaults(force = false))]
+    pub fn retry(&self, id: Int, force: Flag) -> PhpResult<bool> {
+        gate(|| self.inner.retry(id.0, force.0))
+    }
+
+    /// Takes a waiting or dead job out. Throws `NotFoundException`.
+    #[php(defaults(force = false))]
+    pub fn cancel(&self, id: Int, force: Flag) -> PhpResult<bool> {
+        gate(|| self.inner.cancel(id.0, force.0))
+    }
+
+    /// Deletes what ended longer ago than `olderThan` seconds. Throws `InvalidException` for a wrong batch.
+    pub fn prune(&self, olderThan: Seconds, batch: Option<Int>) -> PhpResult<Table> {
+        let mut request = PruneRequest::new(olderThan.span("olderThan")?);
+        if let Some(batch) = batch {
+            request.batch = batch.size("batch")?;
+        }
+        Ok(rows::pruned(gate(|| self.inner.prune(request, |_| ()))?)?)
+    }
+
+    /// What waits, runs and is dead, by queue; `exact` scans the table.
+    #[php(defaults(exact = false))]
+    pub fn stats(&self, exact: Flag) -> PhpResult<Table> {
+        Ok(rows::stats(gate(|| self.inner.stats(exact.0))?)?)
+    }
+
+    /// Brings the tables to the newest version. Throws `SchemaException` when they are newer than this code.
+    pub fn migrate(&self) -> PhpResult<Table> {
+        Ok(rows::migrated(gate(|| self.inner.migrate())?)?)
+    }
+
+    /// The SQL of the whole schema.
+    pub fn schema_sql(&self) -> PhpResult<String> {
+        gate(|| self.inner.schema_sql())
+    }
+
+    /// Waits until every outcome given to group finish before is written. Throws `UnavailableException`.
+    pub fn flush(&self) -> PhpResult<()> {
+        gate(|| self.inner.flush())
+    }
+
+    /// Writes what is pending and closes the connections within `limit` seconds. Throws `UnavailableException`.
+    pub fn close(&self, limit: Option<Seconds>) -> PhpResult<()> {
+        let limit: Option<Duration> = limit.map(|limit| limit.span("limit")).transpose()?;
+        gate(|| self.inner.close(limit.unwrap_or(CLOSE_LIMIT)))
+    }
+
+    /// Name and version of the server.
+    pub fn server_version(&self) -> PhpResult<String> {
+        gate(|| self.inner.server_version())
+    }
+}

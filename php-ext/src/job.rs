@@ -1,0 +1,144 @@
+//! `Rowclaim\Job`: one job of a claim, in a worker's hands.
+
+use crate::arguments::{Seconds, error_text};
+use crate::claim::{Claim, Handle};
+use crate::process::gate;
+use crate::values::from_json;
+use ext_php_rs::exception::PhpResult;
+use ext_php_rs::prelude::*;
+use ext_php_rs::types::Zval;
+use rowclaim::{Finish, Outcome};
+use std::cell::OnceCell;
+use std::rc::Weak;
+use std::time::Duration;
+
+/// One job of a claim.
+#[php_class]
+#[php(name = "Rowclaim\\Job", flags = crate::CLASS)]
+pub struct Job {
+    inner: rowclaim::blocking::Job,
+    /// The claim's handle, while PHP code holds one.
+    handle: Weak<Handle>,
+    payload: OnceCell<Zval>,
+}
+
+impl Job {
+    /// A job for PHP code.
+    pub fn new(inner: rowclaim::blocking::Job, handle: Weak<Handle>) -> Self {
+        Job { inner, handle, payload: OnceCell::new() }
+    }
+
+    fn finish(&self, outcome: &Outcome) -> PhpResult<bool> {
+        gate(|| self.inner.finish(outcome)).map(|answer| answer == Finish::Accepted)
+    }
+}
+
+#[php_impl]
+impl Job {
+    /// The job's id.
+    #[php(getter)]
+    pub fn get_id(&self) -> i64 {
+        self.inner.id
+    }
+
+    /// Its queue.
+    #[php(getter)]
+    pub fn get_queue(&self) -> String {
+        self.inner.queue.clone()
+    }
+
+    /// Its business key as given.
+    #[php(getter)]
+    pub fn get_key(&self) -> Option<String> {
+        self.inner.key.clone()
+    }
+
+    /// Its payload, decoded once. Throws `DecodeException`.
+    #[php(getter)]
+    pub fn get_payload(&self) -> PhpResult<Zval> {
+        if let Some(payload) = self.payload.get() {
+            return Ok(payload.shallow_clone());
+        }
+        let payload = from_json(&self.inner.payload)?;
+        Ok(self.payload.get_or_init(|| payload).shallow_clone())
+    }
+
+    /// Its payload as JSON text, byte for byte.
+    #[php(getter)]
+    pub fn get_raw_payload(&self) -> String {
+        self.inner.payload.clone()
+    }
+
+    /// Attempts so far, this one included.
+    #[php(getter)]
+    pub fn get_attempts(&self) -> i64 {
+        self.inner.attempts
+    }
+
+    /// Attempts before it is dead.
+    #[php(getter)]
+    pub fn get_max_attempts(&self) -> i64 {
+        self.inner.max_attempts
+    }
+
+    /// How often a lease on it ran out.
+    #[php(getter)]
+    pub fn get_lost(&self) -> i64 {
+        self.inner.lost
+    }
+
+    /// The fence of this claim of it.
+    #[php(getter)]
+    pub fn get_fence(&self) -> i64 {
+        self.inner.fence
+    }
+
+    /// Smaller runs first.
+    #[php(getter)]
+    pub fn get_priority(&self) -> i64 {
+        self.inner.priority
+    }
+
+    /// Its claim's token.
+    #[php(getter)]
+    pub fn get_token(&self) -> Option<String> {
+        self.inner.token().map(|token| token.to_string())
+    }
+
+    /// When it was created, in seconds since 1970.
+    #[php(getter)]
+    pub fn get_created_at(&self) -> f64 {
+        self.inner.created_at.as_unix_seconds()
+    }
+
+    /// Done; false when lost. Throws `UnavailableException`: the same call may be repeated.
+    pub fn complete(&self) -> PhpResult<bool> {
+        self.finish(&Outcome::Complete)
+    }
+
+    /// Failed; `delay` in seconds instead of the back-off. Throws as `complete`.
+    pub fn fail(&self, error: &Zval, delay: Option<Seconds>) -> PhpResult<bool> {
+        let error = error_text(error)?;
+        let delay = delay.map(|delay| delay.span("delay")).transpose()?;
+        self.finish(&Outcome::Fail { error, delay })
+    }
+
+    /// Given back without blame, for `delay` seconds. Throws as `complete`.
+    pub fn release(&self, delay: Option<Seconds>) -> PhpResult<bool> {
+        let delay = delay.map(|delay| delay.span("delay")).transpose()?;
+        self.finish(&Outcome::Release { delay: delay.unwrap_or(Duration::ZERO) })
+    }
+
+    /// True when it was finished through this claim, or its finish is on the way.
+    pub fn finished(&self) -> bool {
+        self.inner.is_finished()
+    }
+
+    /// The claim it belongs to.
+    pub fn claim(&self) -> Claim {
+        match self.handle.upgrade() {
+            Some(handle) => Claim::again(handle),
+            None => Claim::new(self.inner.claim()),
+        }
+    }
+}

@@ -1,0 +1,170 @@
+<?php
+
+declare(strict_types=1);
+
+use Rowclaim\{Claim, Engine, Job};
+use Rowclaim\Exception\RowclaimException;
+
+/** Runs the stories of tests/scenarios, which Rust and Python run too. */
+final class ScenarioTest extends RowclaimTestCase
+{
+    /** Fields of steps whose names differ in PHP. */
+    private const NAMES = ['max_attempts' => 'maxAttempts', 'run_at' => 'runAt', 'max_run' => 'maxRun', 'last_error' => 'lastError'];
+    private const OPTIONS = ['key', 'unique', 'delay', 'run_at', 'priority', 'max_attempts'];
+
+    /** @var array<string, int> */
+    private array $jobs = [];
+    /** @var array<string, Claim> */
+    private array $claims = [];
+    /** @var array<string, list<Job>> what was handed out so far */
+    private array $handed = [];
+
+    /** @return iterable<string, array{string, string}> */
+    public static function stories(): iterable
+    {
+        foreach (glob(__DIR__ . '/../../../tests/scenarios/*.json') ?: [] as $file) {
+            foreach (self::databases() as $name => [$dsn]) {
+                yield basename($file, '.json') . " on $name" => [$file, $dsn];
+            }
+        }
+    }
+
+    /** @dataProvider stories */
+    public function test_a_story(string $file, string $dsn): void
+    {
+        $story = json_decode((string) file_get_contents($file), flags: JSON_THROW_ON_ERROR);
+        $engine = $this->engine($dsn, (array) ($story->options ?? []));
+        foreach ($story->steps as $number => $step) {
+            $where = "$story->name, step $number ($step->do)";
+            $expected = $step->do === 'fail' ? null : ($step->error ?? null);
+            try {
+                $answer = $this->take($engine, $step);
+            } catch (RowclaimException $thrown) {
+                self::assertSame($expected, $thrown->kind, "$where: {$thrown->getMessage()}");
+                continue;
+            }
+            self::assertNull($expected, "$where: no error came");
+            if (property_exists($step, 'expect')) {
+                $this->compare($where, $step->expect, $answer);
+            }
+        }
+        $this->claims = $this->handed = $this->jobs = [];
+    }
+
+    private function compare(string $where, mixed $expected, mixed $answer): void
+    {
+        if (!is_object($expected)) {
+            self::assertSame($expected, $answer, $where);
+            return;
+        }
+        foreach ((array) $expected as $name => $value) {
+            if ($name === 'same_as') {
+                self::assertSame($this->jobs[$value], $answer['id'], $where);
+                continue;
+            }
+            self::assertArrayHasKey($name, $answer, $where);
+            self::assertSame(json_encode($value), json_encode($answer[$name]), "$where: $name");
+        }
+    }
+
+    /** @return array<string, mixed> the fields of a step under PHP's names */
+    private static function some(object $step, string ...$names): array
+    {
+        $found = [];
+        foreach ($names as $name) {
+            if (property_exists($step, $name)) {
+                $found[self::NAMES[$name] ?? $name] = $step->$name;
+            }
+        }
+        return $found;
+    }
+
+    private function take(Engine $engine, object $step): mixed
+    {
+        switch ($step->do) {
+            case 'create':
+                $created = $engine->create($step->queue, $step->payload ?? null, ...self::some($step, ...self::OPTIONS));
+                if (isset($step->as)) {
+                    $this->jobs[$step->as] = $created->id;
+                }
+                return ['id' => $created->id, 'exists' => $created->exists, 'state' => $created->state];
+            case 'create_many':
+                $jobs = array_map(fn (object $job) => self::some($job, 'payload', ...self::OPTIONS), $step->jobs);
+                return ['exists' => array_map(fn ($one) => $one->exists, $engine->createMany($step->queue, $jobs))];
+            case 'claim':
+                return $this->claim($engine, $step);
+            case 'complete':
+                return $this->job($step)->complete();
+            case 'fail':
+                return $this->job($step)->fail($step->error ?? '', $step->delay ?? null);
+            case 'release':
+                return $this->job($step)->release($step->delay ?? null);
+            case 'renew':
+                return $this->claims[$step->claim]->renew();
+            case 'recover':
+                return $engine->recover();
+            case 'retry':
+            case 'cancel':
+                return $engine->{$step->do}($this->jobs[$step->job], $step->force ?? false);
+            case 'job':
+                $job = $engine->job($this->jobs[$step->job]);
+                foreach (self::NAMES as $there => $here) {
+                    $job[$there] = $job[$here] ?? null;
+                }
+                return $job;
+            case 'attempts':
+                return ['outcomes' => array_column($engine->attempts($this->jobs[$step->job]), 'outcome')];
+            case 'wait':
+                usleep((int) round($step->seconds * 1e6));
+                return null;
+            case 'work':
+                return $this->work($engine, $step);
+        }
+        self::fail("unknown step $step->do");
+    }
+
+    /** @return array<string, mixed> */
+    private function claim(Engine $engine, object $step): array
+    {
+        $claim = $engine->claim($step->queue, ...self::some($step, 'limit', 'priority', 'lease', 'max_run', 'partition'));
+        $name = $step->as ?? uniqid();
+        [$this->claims[$name], $this->handed[$name]] = [$claim, []];
+        $answer = ['count' => count($claim)];
+        if (array_intersect(array_keys((array) ($step->expect ?? [])), ['payloads', 'keys', 'attempts', 'fences']) !== []) {
+            // PHP sees jobs by being handed them.
+            $jobs = $this->handed[$name] = iterator_to_array($claim);
+            $answer['payloads'] = array_map(fn (Job $job) => json_decode($job->rawPayload), $jobs);
+            $answer['keys'] = array_map(fn (Job $job) => $job->key, $jobs);
+            $answer['attempts'] = array_map(fn (Job $job) => $job->attempts, $jobs);
+            $answer['fences'] = array_map(fn (Job $job) => $job->fence, $jobs);
+        }
+        return $answer;
+    }
+
+    private function job(object $step): Job
+    {
+        $claim = $this->claims[$step->claim];
+        while (!isset($this->handed[$step->claim][$step->index])) {
+            $this->handed[$step->claim] === [] ? $claim->rewind() : $claim->next();
+            self::assertTrue($claim->valid(), 'the job is not handed out any more');
+            $this->handed[$step->claim][] = $claim->current();
+        }
+        return $this->handed[$step->claim][$step->index];
+    }
+
+    /** @return array<string, mixed> */
+    private function work(Engine $engine, object $step): array
+    {
+        $turn = 0;
+        $handler = function (Job $job) use ($step, &$turn): void {
+            match ($step->outcomes[$turn++ % count($step->outcomes)]) {
+                'complete' => null,
+                'fail' => throw new RuntimeException('boom'),
+                // Not before the story is over.
+                'release' => $job->release(60),
+            };
+        };
+        $summary = $engine->work(array_fill_keys((array) $step->queue, $handler), batch: $step->limit ?? null, untilEmpty: true);
+        return json_decode((string) json_encode($summary), true);
+    }
+}

@@ -1,0 +1,95 @@
+"""Rowclaim hands out rows of a database table so that a row has at most one valid owner at a time.
+
+:func:`connect` gives an :class:`Engine`. Its :meth:`Engine.create` makes jobs, :meth:`Engine.claim` takes a batch of
+them under a lease, :meth:`Engine.work` does that in a loop. A dead owner's rows come back, a late owner's writes are
+refused, the same business key creates one job. Execution is at least once: a handler must bear being called twice.
+
+Durations are seconds (``int`` or ``float``) or :class:`datetime.timedelta`; a parameter that is ``None`` takes the
+engine's default. Every error is a :class:`RowclaimError`. Handles may be used from any thread, and an engine in a
+forked child too; claims and their jobs do not cross a fork.
+"""
+
+from ._errors import (
+    ConfigError,
+    ContentionError,
+    DecodeError,
+    DuplicateError,
+    InterruptedWaitError,
+    InvalidError,
+    LostError,
+    NotFoundError,
+    RowclaimError,
+    SchemaError,
+    UnavailableError,
+    UnexpectedError,
+    UnsupportedError,
+)
+from ._native import ERROR_KINDS, Claim, Engine, Job, __version__, connect
+from ._payload import Json
+from ._results import (
+    Attempt,
+    Count,
+    Created,
+    JobRow,
+    Migrated,
+    NewJob,
+    Pruned,
+    QueueStats,
+    Recovered,
+    Stats,
+    Summary,
+)
+
+__all__ = [
+    "ERROR_KINDS",
+    "Attempt",
+    "Claim",
+    "ConfigError",
+    "ContentionError",
+    "Count",
+    "Created",
+    "DecodeError",
+    "DuplicateError",
+    "Engine",
+    "InterruptedWaitError",
+    "InvalidError",
+    "Job",
+    "JobRow",
+    "Json",
+    "LostError",
+    "Migrated",
+    "NewJob",
+    "NotFoundError",
+    "Pruned",
+    "QueueStats",
+    "Recovered",
+    "RowclaimError",
+    "SchemaError",
+    "Stats",
+    "Summary",
+    "UnavailableError",
+    "UnexpectedError",
+    "UnsupportedError",
+    "__version__",
+    "connect",
+]
+
+# Where people find them, in tracebacks and pickles.
+for _class in (
+    RowclaimError,
+    *RowclaimError.__subclasses__(),
+    Attempt,
+    Count,
+    Created,
+    JobRow,
+    Json,
+    Migrated,
+    NewJob,
+    Pruned,
+    QueueStats,
+    Recovered,
+    Stats,
+    Summary,
+):
+    _class.__module__ = __name__
+del _class

@@ -1,0 +1,193 @@
+"""What the verbs answer: frozen records with equality and a readable ``repr``. Made by the native part, by position."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+from typing import Any, TypedDict
+
+from . import _payload
+
+
+class _NewJob(TypedDict):
+    payload: Any
+
+
+class NewJob(_NewJob, total=False):
+    """One job for ``Engine.create_many``: a plain ``dict`` with these keys. See ``Engine.create`` for each of them."""
+
+    key: str | None
+    unique: str | float | datetime.timedelta | None
+    delay: float | datetime.timedelta | None
+    run_at: datetime.datetime | float | None
+    priority: int | None
+    max_attempts: int | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Created:
+    """The answer to a creation."""
+
+    #: The job's id.
+    id: int
+    #: True when a job with this queue and key was there already; nothing was written then.
+    exists: bool
+    #: Where that job stands: ``ready``, ``claimed``, ``done``, ``dead`` or ``cancelled``.
+    state: str
+
+
+@dataclasses.dataclass(frozen=True)
+class JobRow:
+    """A job as it stands in the table, for people and tools."""
+
+    #: The job's id.
+    id: int
+    #: Its queue.
+    queue: str
+    #: Its business key as given.
+    key: str | None
+    #: Smaller runs first.
+    priority: int
+    #: ``ready``, ``claimed``, ``done``, ``dead`` or ``cancelled``.
+    state: str
+    #: The payload's JSON text.
+    raw_payload: str
+    #: Attempts so far.
+    attempts: int
+    #: Attempts before the job is dead.
+    max_attempts: int
+    #: How often a lease on it ran out.
+    lost: int
+    #: Its last fence.
+    fence: int
+    #: When it is due; only while it waits.
+    ready_at: datetime.datetime | None
+    #: When it was created.
+    created_at: datetime.datetime
+    #: When it was done, dead or cancelled.
+    finished_at: datetime.datetime | None
+    #: What the last failed attempt said.
+    last_error: str | None
+    #: The claim that holds or last held it.
+    claim_id: int | None
+
+    @property
+    def payload(self) -> Any:
+        """The decoded payload."""
+        return _payload.decode(self.raw_payload)
+
+
+@dataclasses.dataclass(frozen=True)
+class Attempt:
+    """One attempt that did not succeed."""
+
+    #: The fence of the claim it belonged to.
+    fence: int
+    #: ``failed``, ``lost`` or ``released``.
+    outcome: str
+    #: The job was dead after it.
+    is_final: bool
+    #: Who held it.
+    worker: str
+    #: When the claim was made.
+    claimed_at: datetime.datetime | None
+    #: When the attempt ended.
+    ended_at: datetime.datetime
+    #: What went wrong.
+    error: str | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Summary:
+    """What a ``work`` call did."""
+
+    #: Jobs claimed.
+    claimed: int
+    #: Completions accepted.
+    completed: int
+    #: Failures accepted.
+    failed: int
+    #: Jobs given back: by handlers, and those not started.
+    released: int
+    #: Jobs whose claim was lost before their outcome was written.
+    lost: int
+    #: Seconds from start to end.
+    seconds: float
+    #: The signal that asked it to stop, or None.
+    stopped_by: int | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Recovered:
+    """What a recovery found."""
+
+    #: Claims that had expired with rows in them.
+    claims: int
+    #: Rows put back for another attempt.
+    returned: int
+    #: Rows that had no attempt left and are dead now.
+    dead: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Migrated:
+    """Versions of the tables."""
+
+    #: The version before; 0 when there were no tables.
+    from_version: int
+    #: The version now.
+    to_version: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Pruned:
+    """Rows deleted."""
+
+    #: Jobs that were done, dead or cancelled. Their keys are free again, ``forever`` ones too.
+    jobs: int
+    #: Claims that were closed or expired.
+    claims: int
+    #: Attempts of jobs that are gone.
+    attempts: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Count:
+    """A number of rows, counted up to a limit."""
+
+    #: Rows counted.
+    rows: int
+    #: True when there are more than were counted.
+    is_capped: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class QueueStats:
+    """One queue."""
+
+    #: Its name.
+    queue: str
+    #: Jobs that could be claimed now; capped in each priority.
+    due: Count
+    #: Jobs that wait for their time; capped in each priority.
+    delayed: Count
+    #: Jobs in open claims.
+    claimed: int
+    #: Jobs that wait for a person.
+    dead: Count
+    #: For how many seconds the first due job has been waiting.
+    oldest_due: float | None
+    #: All jobs by state; only when asked for, since it scans the table.
+    exact: dict[str, int] | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Stats:
+    """What waits, runs and is dead."""
+
+    #: In the order of their names.
+    queues: list[QueueStats]
+    #: Open claims, 1,000 at most.
+    open_claims: int
+    #: Open claims whose lease has run out.
+    expired_claims: int

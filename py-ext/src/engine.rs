@@ -1,0 +1,383 @@
+//! The class people hold: each verb converts its arguments, goes through the gate, and converts the answer.
+//!
+//! It holds only the core's facade, which finds this process's own engine at each call: an `Engine` survives a fork.
+
+use crate::claim::Claim;
+use crate::errors::{invalid, log, raise};
+use crate::gate::enter;
+use crate::new_job::{Options, new_job, new_jobs};
+use crate::values::{given, option, partition, span, text, whole};
+use crate::work::{Handlers, work};
+use crate::{CLOSE_LIMIT, results};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PyMapping};
+use rowclaim::blocking::{self, WorkRequest};
+use rowclaim::{ClaimRequest, Config, JobFilter, JobState, PruneRequest};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+type Argument<'a, 'py> = Option<&'a Bound<'py, PyAny>>;
+type Object<'py> = PyResult<Bound<'py, PyAny>>;
+
+/// Connects to the database of ``dsn`` and proves that it answers.
+///
+/// ``mysql://user:password@host:port/database``, ``mariadb://…``, ``sqlite:///absolute/path``, ``sqlite:relative/path``
+/// or ``sqlite::memory:``; options in its query or by name: ``prefix``, ``lease``, ``max_attempts``, ``heartbeat`` and
+/// others. Equal arguments share one engine within a process.
+///
+/// Raises ConfigError for a wrong DSN, option, password or database, UnavailableError when nobody answers.
+#[pyfunction]
+#[pyo3(signature = (dsn, **options))]
+pub(crate) fn connect(py: Python<'_>, dsn: &Bound<'_, PyAny>, options: Option<&Bound<'_, PyDict>>) -> PyResult<Engine> {
+    let refused = |error| raise(py, &error);
+    let mut config = Config::new(&text("dsn", dsn)?).map_err(refused)?;
+    // In the order of their names: equal options are one engine, in whatever order they were written.
+    let mut named = BTreeMap::new();
+    for (name, value) in options.into_iter().flat_map(|options| options.iter()) {
+        if !value.is_none() {
+            let name = text("option", &name)?;
+            named.insert(name.clone(), option(&name, &value)?);
+        }
+    }
+    for (name, value) in &named {
+        config.set(name, value).map_err(refused)?;
+    }
+    let inner = enter(py, || blocking::Engine::with_config(config))?;
+    Ok(Engine { inner, is_closed: AtomicBool::new(false) })
+}
+
+/// A handle on one database, made by ``rowclaim.connect``. Usable from any thread, and in a forked child.
+///
+/// Durations are seconds or ``timedelta``; a parameter that is None takes the engine's default. Every verb may raise
+/// SchemaError (tables missing: ``migrate()``), UnavailableError, and InvalidError for arguments and after ``close``.
+#[pyclass(module = "rowclaim", frozen)]
+pub(crate) struct Engine {
+    inner: blocking::Engine,
+    is_closed: AtomicBool,
+}
+
+impl Engine {
+    fn open(&self, py: Python<'_>) -> PyResult<&blocking::Engine> {
+        if self.is_closed.load(Relaxed) {
+            return Err(invalid(py, "the engine is closed"));
+        }
+        Ok(&self.inner)
+    }
+
+    fn shut(&self, py: Python<'_>, limit: std::time::Duration) -> PyResult<()> {
+        if self.is_closed.swap(true, Relaxed) {
+            return Ok(());
+        }
+        enter(py, || self.inner.close(limit))
+    }
+}
+
+#[pymethods]
+impl Engine {
+    /// Creates a job, or finds the one with the same queue and key.
+    ///
+    /// ``payload`` is anything ``json.dumps`` takes, or ``rowclaim.Json`` text, which is kept byte for byte. ``key``: 1 to
+    /// 191 bytes; ``unique``, how long it keeps others out: ``"forever"``, ``"active"``, ``"until_claimed"`` or a
+    /// duration. The first attempt comes after ``delay`` or at ``run_at`` (aware datetime, or seconds since 1970).
+    /// Smaller ``priority`` runs first (-32,768 to 32,767). After ``max_attempts`` failures the job is dead.
+    #[pyo3(signature = (queue, payload, *, key=None, unique=None, delay=None, run_at=None, priority=None, max_attempts=None))]
+    #[allow(clippy::too_many_arguments)]
+    fn create<'py>(
+        &self,
+        py: Python<'py>,
+        queue: &Bound<'py, PyAny>,
+        payload: &Bound<'py, PyAny>,
+        key: Argument<'_, 'py>,
+        unique: Argument<'_, 'py>,
+        delay: Argument<'_, 'py>,
+        run_at: Argument<'_, 'py>,
+        priority: Argument<'_, 'py>,
+        max_attempts: Argument<'_, 'py>,
+    ) -> Object<'py> {
+        let engine = self.open(py)?;
+        let options = Options { key, unique, delay, run_at, priority, max_attempts };
+        let job = new_job(&text("queue", queue)?, payload, &options)?;
+        results::created(py, &enter(py, || engine.create(&job))?)
+    }
+
+    /// Creates many jobs; one answer a job, in order. Each is a mapping with ``payload`` and the options of ``create``.
+    fn create_many<'py>(
+        &self,
+        py: Python<'py>,
+        queue: &Bound<'py, PyAny>,
+        jobs: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyList>> {
+        let engine = self.open(py)?;
+        let jobs = new_jobs(&text("queue", queue)?, jobs)?;
+        let answers = enter(py, || engine.create_many(&jobs))?;
+        results::list(py, &answers, results::created)
+    }
+
+    /// The SQL and values that create a job on the application's own connection, in its own transaction.
+    ///
+    /// ``paramstyle``: ``"qmark"`` (sqlite3) or ``"format"`` (PyMySQL, mysqlclient). The other arguments are those of
+    /// ``create``. Raises UnsupportedError for a ``unique`` that is a duration.
+    #[pyo3(signature = (queue, payload, *, key=None, unique=None, delay=None, priority=None, max_attempts=None, paramstyle="qmark"))]
+    #[allow(clippy::too_many_arguments)]
+    fn plan_create<'py>(
+        &self,
+        py: Python<'py>,
+        queue: &Bound<'py, PyAny>,
+        payload: &Bound<'py, PyAny>,
+        key: Argument<'_, 'py>,
+        unique: Argument<'_, 'py>,
+        delay: Argument<'_, 'py>,
+        priority: Argument<'_, 'py>,
+        max_attempts: Argument<'_, 'py>,
+        paramstyle: &str,
+    ) -> PyResult<(String, Bound<'py, PyList>)> {
+        let engine = self.open(py)?;
+        let options = Options { key, unique, delay, run_at: None, priority, max_attempts };
+        let job = new_job(&text("queue", queue)?, payload, &options)?;
+        let planned = enter(py, || engine.plan_create(&job))?;
+        let answer = results::planned(py, &planned, paramstyle)?;
+        answer.ok_or_else(|| invalid(py, format!("paramstyle must be qmark or format, not {paramstyle}")))
+    }
+
+    /// Takes up to ``limit`` jobs (1 to 10,000) of one queue or several. The claim is empty when nothing waits.
+    ///
+    /// ``lease``: from 1 second; renewed in the background, not past ``max_run`` from the start. ``priority``: only jobs
+    /// of that priority. ``partition``: ``(k, n)``, only jobs whose id leaves the remainder k when divided by n.
+    #[pyo3(signature = (queues, *, limit=None, lease=None, max_run=None, priority=None, partition=None))]
+    #[allow(clippy::too_many_arguments)]
+    fn claim(
+        &self,
+        py: Python<'_>,
+        queues: &Bound<'_, PyAny>,
+        limit: Argument<'_, '_>,
+        lease: Argument<'_, '_>,
+        max_run: Argument<'_, '_>,
+        priority: Argument<'_, '_>,
+        partition: Argument<'_, '_>,
+    ) -> PyResult<Claim> {
+        let engine = self.open(py)?;
+        let mut request = claim_request(crate::values::queues(queues)?, limit, lease, max_run)?;
+        if let Some(priority) = given(priority) {
+            request.priority = Some(whole("priority", priority)?);
+        }
+        if let Some(value) = given(partition) {
+            request.partition = Some(self::partition(value)?);
+        }
+        enter(py, || engine.claim(&request)).map(Claim::new)
+    }
+
+    /// Claims batches and calls ``handlers[queue](job)`` for each job until told to stop.
+    ///
+    /// A handler that returns completes its job, one that raises fails it (the exception goes to the logger
+    /// ``rowclaim``); it may also finish the job itself. ``batch``: jobs a claim. Stops after ``max_seconds`` or
+    /// ``max_jobs``, when nothing waits with ``until_empty``, and, in the main thread, on SIGTERM or SIGINT after the job
+    /// in hand; a second signal does what it did before. ``max_idle``: longest pause when nothing waits. ``finish``:
+    /// ``"each"`` writes every outcome before the next job, ``"group"`` writes them together in the background; all are
+    /// written when it returns. What was not started is released.
+    ///
+    /// KeyboardInterrupt and SystemExit from a handler release the job, end the work and are raised.
+    #[pyo3(signature = (handlers, *, batch=None, max_seconds=None, max_jobs=None, until_empty=false, lease=None, max_run=None, max_idle=None, finish=None))]
+    #[allow(clippy::too_many_arguments)]
+    fn work<'py>(
+        &self,
+        py: Python<'py>,
+        handlers: &Bound<'py, PyMapping>,
+        batch: Argument<'_, 'py>,
+        max_seconds: Argument<'_, 'py>,
+        max_jobs: Argument<'_, 'py>,
+        until_empty: bool,
+        lease: Argument<'_, 'py>,
+        max_run: Argument<'_, 'py>,
+        max_idle: Argument<'_, 'py>,
+        finish: Option<&str>,
+    ) -> Object<'py> {
+        let engine = self.open(py)?;
+        let handlers = Handlers::new(handlers)?;
+        let mut request = WorkRequest::new(claim_request(handlers.queues.clone(), batch, lease, max_run)?);
+        request.until_empty = until_empty;
+        if let Some(max_seconds) = given(max_seconds) {
+            request.max_time = Some(span("max_seconds", max_seconds)?);
+        }
+        if let Some(max_jobs) = given(max_jobs) {
+            request.max_jobs = Some(whole("max_jobs", max_jobs)?);
+        }
+        if let Some(max_idle) = given(max_idle) {
+            request.max_idle = span("max_idle", max_idle)?;
+        }
+        match finish {
+            None => {}
+            Some("each") => request.finish_each = true,
+            Some("group") => request.finish_each = false,
+            Some(other) => return Err(invalid(py, format!("finish must be each or group, not {other}"))),
+        }
+        work(py, engine, &request, &handlers)
+    }
+
+    /// Takes jobs back from claims whose lease has run out. Claims do this by themselves now and then.
+    fn recover<'py>(&self, py: Python<'py>) -> Object<'py> {
+        let engine = self.open(py)?;
+        results::recovered(py, &enter(py, || engine.recover())?)
+    }
+
+    /// A job as it stands in the table, or None.
+    fn job<'py>(&self, py: Python<'py>, id: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let engine = self.open(py)?;
+        let id = whole("id", id)?;
+        enter(py, || engine.job(id))?.map(|row| results::job_row(py, &row)).transpose()
+    }
+
+    /// Jobs as they stand in the table, newest first.
+    ///
+    /// ``state``: ready, claimed, done, dead or cancelled. ``before``: only smaller ids, for the next page. ``limit``: 1 to
+    /// 10,000.
+    #[pyo3(signature = (*, queue=None, state=None, before=None, limit=None))]
+    fn jobs<'py>(
+        &self,
+        py: Python<'py>,
+        queue: Argument<'_, 'py>,
+        state: Argument<'_, 'py>,
+        before: Argument<'_, 'py>,
+        limit: Argument<'_, 'py>,
+    ) -> PyResult<Bound<'py, PyList>> {
+        let engine = self.open(py)?;
+        let mut filter = JobFilter::default();
+        if let Some(queue) = given(queue) {
+            filter.queue = Some(text("queue", queue)?);
+        }
+        if let Some(state) = given(state) {
+            filter.state = Some(JobState::parse(&text("state", state)?).map_err(|error| raise(py, &error))?);
+        }
+        if let Some(before) = given(before) {
+            filter.before = Some(whole("before", before)?);
+        }
+        if let Some(limit) = given(limit) {
+            filter.limit = whole("limit", limit)?;
+        }
+        let rows = enter(py, || engine.jobs(&filter))?;
+        results::list(py, &rows, results::job_row)
+    }
+
+    /// The attempts of a job that did not succeed, oldest first.
+    fn attempts<'py>(&self, py: Python<'py>, id: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
+        let engine = self.open(py)?;
+        let id = whole("id", id)?;
+        let attempts = enter(py, || engine.attempts(id))?;
+        results::list(py, &attempts, results::attempt)
+    }
+
+    /// Puts a dead job back with all its attempts; with ``force`` also a claimed one, whose owner is lost then.
+    ///
+    /// False when it does not stand so any more. Raises NotFoundError, and DuplicateError when a newer job holds its key.
+    #[pyo3(signature = (id, *, force=false))]
+    fn retry(&self, py: Python<'_>, id: &Bound<'_, PyAny>, force: bool) -> PyResult<bool> {
+        let engine = self.open(py)?;
+        let id = whole("id", id)?;
+        enter(py, || engine.retry(id, force))
+    }
+
+    /// Takes a waiting or dead job out; with ``force`` also a claimed one, whose owner is lost then.
+    ///
+    /// False when it does not stand so any more. Raises NotFoundError.
+    #[pyo3(signature = (id, *, force=false))]
+    fn cancel(&self, py: Python<'_>, id: &Bound<'_, PyAny>, force: bool) -> PyResult<bool> {
+        let engine = self.open(py)?;
+        let id = whole("id", id)?;
+        enter(py, || engine.cancel(id, force))
+    }
+
+    /// Deletes jobs, claims and attempts that ended longer ago than ``older_than``, ``batch`` rows a step.
+    #[pyo3(signature = (older_than, *, batch=None))]
+    fn prune<'py>(&self, py: Python<'py>, older_than: &Bound<'py, PyAny>, batch: Argument<'_, 'py>) -> Object<'py> {
+        let engine = self.open(py)?;
+        let mut request = PruneRequest::new(span("older_than", older_than)?);
+        if let Some(batch) = given(batch) {
+            request.batch = whole("batch", batch)?;
+        }
+        results::pruned(py, &enter(py, || engine.prune(request, |_| {}))?)
+    }
+
+    /// What waits, runs and is dead, by queue. ``exact`` adds a count of every state, which scans the table.
+    #[pyo3(signature = (*, exact=false))]
+    fn stats<'py>(&self, py: Python<'py>, exact: bool) -> Object<'py> {
+        let engine = self.open(py)?;
+        results::stats(py, &enter(py, || engine.stats(exact))?)
+    }
+
+    /// Makes the tables or brings them to the newest version. May run in several processes at once.
+    ///
+    /// Raises SchemaError when they are newer than this code, ConfigError without the rights.
+    fn migrate<'py>(&self, py: Python<'py>) -> Object<'py> {
+        let engine = self.open(py)?;
+        results::migrated(py, &enter(py, || engine.migrate())?)
+    }
+
+    /// The SQL of the whole schema, for people who apply it with their own tool.
+    fn schema_sql(&self, py: Python<'_>) -> PyResult<String> {
+        let engine = self.open(py)?;
+        enter(py, || engine.schema_sql())
+    }
+
+    /// Waits until every outcome given to the background is written.
+    ///
+    /// Raises UnavailableError when the database does not take them for a long time; they are still tried.
+    fn flush(&self, py: Python<'_>) -> PyResult<()> {
+        let engine = self.open(py)?;
+        enter(py, || engine.flush())
+    }
+
+    /// Writes what is pending and closes the connections, within ``limit`` (2 seconds when None). May be repeated.
+    ///
+    /// Raises UnavailableError when outcomes could not be written in time; their jobs come back when the lease ends.
+    #[pyo3(signature = (limit=None))]
+    fn close(&self, py: Python<'_>, limit: Argument<'_, '_>) -> PyResult<()> {
+        let limit = given(limit).map(|limit| span("limit", limit)).transpose()?;
+        self.shut(py, limit.unwrap_or(CLOSE_LIMIT))
+    }
+
+    /// Name and version of the server.
+    #[getter]
+    fn server_version(&self, py: Python<'_>) -> PyResult<String> {
+        let engine = self.open(py)?;
+        enter(py, || engine.server_version())
+    }
+
+    fn __enter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        slf
+    }
+
+    #[pyo3(signature = (kind, raised, traceback, /))]
+    fn __exit__(
+        &self,
+        py: Python<'_>,
+        kind: Argument<'_, '_>,
+        raised: Argument<'_, '_>,
+        traceback: Argument<'_, '_>,
+    ) -> PyResult<()> {
+        let _ = (kind, traceback);
+        match self.shut(py, CLOSE_LIMIT) {
+            // The block's own exception matters more.
+            Err(failure) if raised.is_some() => log(py, "the engine could not be closed", &failure),
+            other => other,
+        }
+    }
+}
+
+fn claim_request(
+    queues: Vec<String>,
+    limit: Argument<'_, '_>,
+    lease: Argument<'_, '_>,
+    max_run: Argument<'_, '_>,
+) -> PyResult<ClaimRequest> {
+    let mut request = ClaimRequest::new("");
+    request.queues = queues;
+    if let Some(limit) = given(limit) {
+        request.limit = whole("limit", limit)?;
+    }
+    if let Some(lease) = given(lease) {
+        request.lease = Some(span("lease", lease)?);
+    }
+    if let Some(max_run) = given(max_run) {
+        request.max_run = Some(span("max_run", max_run)?);
+    }
+    Ok(request)
+}
