@@ -17,9 +17,10 @@ import re
 import shutil
 import subprocess
 import tarfile
-import tomllib
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
+
+import tomllib
 
 ROOT = Path(__file__).resolve().parent.parent
 DIST = ROOT / "php-ext" / "dist"
@@ -95,7 +96,7 @@ owner's rows come back, a late owner's writes are refused, and the same job is c
  </contents>
  <dependencies>
   <required>
-   <php><min>8.2.0</min></php>
+   <php><min>8.1.0</min></php>
    <pearinstaller><min>1.10.0</min></pearinstaller>
   </required>
  </dependencies>

@@ -129,11 +129,8 @@ impl Config {
     /// # Errors
     /// `Config`, naming the part that is wrong; never with the password in it.
     pub fn new(dsn: &str) -> Result<Self> {
-        let (target, options) = if let Some(rest) = dsn.strip_prefix("sqlite:") {
-            parse_sqlite(rest)?
-        } else {
-            parse_mysql(dsn)?
-        };
+        let (target, options) =
+            if let Some(rest) = dsn.strip_prefix("sqlite:") { parse_sqlite(rest)? } else { parse_mysql(dsn)? };
         let is_sqlite = matches!(target, Target::Sqlite(_));
         let mut config = Config {
             target,
@@ -264,9 +261,11 @@ fn host_name() -> String {
 }
 
 fn number(name: &str, value: &str, min: i64, max: i64) -> Result<i64> {
-    value.parse().ok().filter(|n| (min..=max).contains(n)).ok_or_else(|| {
-        Error::config(format!("{name} must be a whole number from {min} to {max}"))
-    })
+    value
+        .parse()
+        .ok()
+        .filter(|n| (min..=max).contains(n))
+        .ok_or_else(|| Error::config(format!("{name} must be a whole number from {min} to {max}")))
 }
 
 fn seconds(name: &str, value: &str) -> Result<Duration> {
@@ -291,11 +290,11 @@ fn parse_sqlite(rest: &str) -> Result<(Target, Options)> {
         return Ok((Target::Sqlite(None), options));
     }
     let path = path.strip_prefix("//").unwrap_or(path);
-    let path = percent_decode_str(path)
-        .decode_utf8()
-        .map_err(|_| Error::config("the path of the sqlite DSN is not UTF-8"))?;
+    let path = percent_decode_str(path).decode_utf8().map_err(|_| Error::config("the path of the sqlite DSN is not UTF-8"))?;
     if path.is_empty() || path.ends_with('/') {
-        return Err(Error::config("sqlite DSN without a file: write sqlite:///absolute/path, sqlite:relative/path or sqlite::memory:"));
+        return Err(Error::config(
+            "sqlite DSN without a file: write sqlite:///absolute/path, sqlite:relative/path or sqlite::memory:",
+        ));
     }
     Ok((Target::Sqlite(Some(PathBuf::from(path.as_ref()))), options))
 }

@@ -16,9 +16,7 @@ impl Prefix {
     pub fn new(text: &str) -> Result<Self> {
         let is_plain = text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
         if text.len() > 32 || !is_plain {
-            return Err(Error::config(
-                "prefix must be at most 32 letters, digits or underscores",
-            ));
+            return Err(Error::config("prefix must be at most 32 letters, digits or underscores"));
         }
         Ok(Prefix(text.to_owned()))
     }

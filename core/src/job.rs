@@ -28,8 +28,7 @@ pub enum JobState {
 
 impl JobState {
     /// Every state.
-    pub const ALL: [JobState; 5] =
-        [JobState::Ready, JobState::Claimed, JobState::Done, JobState::Dead, JobState::Cancelled];
+    pub const ALL: [JobState; 5] = [JobState::Ready, JobState::Claimed, JobState::Done, JobState::Dead, JobState::Cancelled];
 
     /// Its name, the same in SQL and in every language.
     pub fn name(self) -> &'static str {
@@ -47,9 +46,10 @@ impl JobState {
     /// # Errors
     /// `Invalid` for any other word.
     pub fn parse(name: &str) -> Result<Self> {
-        JobState::ALL.into_iter().find(|state| state.name() == name).ok_or_else(|| {
-            Error::invalid(format!("state {name} is none of ready, claimed, done, dead, cancelled"))
-        })
+        JobState::ALL
+            .into_iter()
+            .find(|state| state.name() == name)
+            .ok_or_else(|| Error::invalid(format!("state {name} is none of ready, claimed, done, dead, cancelled")))
     }
 }
 
@@ -86,9 +86,7 @@ impl Unique {
             "forever" => Ok(Unique::Forever),
             "active" => Ok(Unique::Active),
             "until_claimed" => Ok(Unique::UntilClaimed),
-            _ => Err(Error::invalid(format!(
-                "unique must be forever, active, until_claimed or a number of seconds, not {name}"
-            ))),
+            _ => Err(Error::invalid(format!("unique must be forever, active, until_claimed or a number of seconds, not {name}"))),
         }
     }
 }

@@ -70,8 +70,9 @@ impl Row {
     pub(crate) fn text(&self, column: usize) -> Result<String> {
         match self.at(column)? {
             Value::Text(text) => Ok(text.clone()),
-            Value::Bytes(bytes) => String::from_utf8(bytes.clone())
-                .map_err(|_| Error::decode(format!("column {column} is not UTF-8"))),
+            Value::Bytes(bytes) => {
+                String::from_utf8(bytes.clone()).map_err(|_| Error::decode(format!("column {column} is not UTF-8")))
+            }
             _ => Err(Error::decode(format!("column {column} is not text"))),
         }
     }
@@ -80,8 +81,9 @@ impl Row {
     pub(crate) fn take_text(&mut self, column: usize) -> Result<String> {
         match self.0.get_mut(column).map(|v| std::mem::replace(v, Value::Null)) {
             Some(Value::Text(text)) => Ok(text),
-            Some(Value::Bytes(bytes)) => String::from_utf8(bytes)
-                .map_err(|_| Error::decode(format!("column {column} is not UTF-8"))),
+            Some(Value::Bytes(bytes)) => {
+                String::from_utf8(bytes).map_err(|_| Error::decode(format!("column {column} is not UTF-8")))
+            }
             _ => Err(Error::decode(format!("column {column} is not text"))),
         }
     }

@@ -23,10 +23,8 @@ pub struct Migration {
     pub text: &'static str,
 }
 
-const MYSQL: &[Migration] =
-    &[Migration { version: 1, name: "jobs", text: include_str!("../mysql/0001_jobs.sql") }];
-const SQLITE: &[Migration] =
-    &[Migration { version: 1, name: "jobs", text: include_str!("../sqlite/0001_jobs.sql") }];
+const MYSQL: &[Migration] = &[Migration { version: 1, name: "jobs", text: include_str!("../mysql/0001_jobs.sql") }];
+const SQLITE: &[Migration] = &[Migration { version: 1, name: "jobs", text: include_str!("../sqlite/0001_jobs.sql") }];
 
 impl Flavor {
     /// All steps, oldest first.

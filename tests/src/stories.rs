@@ -25,7 +25,8 @@ pub fn all() -> Vec<(String, Value)> {
 /// The story's options as part of a DSN.
 pub fn options(story: &Value) -> String {
     let pairs = story["options"].as_object().map(|options| options.iter());
-    let text: Vec<String> = pairs.into_iter().flatten().map(|(name, value)| format!("{name}={}", value.as_str().unwrap())).collect();
+    let text: Vec<String> =
+        pairs.into_iter().flatten().map(|(name, value)| format!("{name}={}", value.as_str().unwrap())).collect();
     text.join("&")
 }
 

@@ -23,11 +23,20 @@ pub(crate) use writer::Pending;
 enum Command {
     Watch(Arc<ClaimState>),
     Forget(i64),
-    Finish { claim: Arc<ClaimState>, job: Held, outcome: Outcome },
+    Finish {
+        claim: Arc<ClaimState>,
+        job: Held,
+        outcome: Outcome,
+    },
     Close(i64),
     /// Answered when everything before it is written, or with how many outcomes are not.
-    Flush { answer: SyncSender<usize> },
-    Stop { limit: Duration, answer: SyncSender<usize> },
+    Flush {
+        answer: SyncSender<usize>,
+    },
+    Stop {
+        limit: Duration,
+        answer: SyncSender<usize>,
+    },
 }
 
 /// The foreground's end of the thread.

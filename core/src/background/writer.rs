@@ -180,7 +180,10 @@ impl Writer {
         self.watched.retain(|_, claim| !claim.is_lost() && !claim.is_finished());
         let must_beat = !self.watched.is_empty() && self.beat_at.is_some_and(|at| at <= now);
         let must_close = !self.closing.is_empty()
-            && (self.close_at.is_some_and(|at| at <= now) || self.closing.len() >= 50 || !self.flushes.is_empty() || self.stop.is_some());
+            && (self.close_at.is_some_and(|at| at <= now)
+                || self.closing.len() >= 50
+                || !self.flushes.is_empty()
+                || self.stop.is_some());
         if !must_beat && !must_close && self.pending.is_empty() {
             return Ok(());
         }

@@ -118,7 +118,9 @@ impl Engine {
 
 impl Loop<'_> {
     fn is_over(&self) -> bool {
-        self.request.stop.load(Relaxed) || self.request.max_time.is_some_and(|limit| self.started.elapsed() >= limit) || self.left() == 0
+        self.request.stop.load(Relaxed)
+            || self.request.max_time.is_some_and(|limit| self.started.elapsed() >= limit)
+            || self.left() == 0
     }
 
     fn left(&self) -> u64 {

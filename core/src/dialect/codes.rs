@@ -18,7 +18,9 @@ pub(crate) fn mysql(error: mysql_async::Error) -> Error {
             Error::config(format!("the server asks for the authentication plugin {name}, which is unknown here"))
         }
         My::Driver(
-            e @ (DriverError::StmtParamsMismatch { .. } | DriverError::StmtParamsNumberExceedsLimit { .. } | DriverError::MixedParams),
+            e @ (DriverError::StmtParamsMismatch { .. }
+            | DriverError::StmtParamsNumberExceedsLimit { .. }
+            | DriverError::MixedParams),
         ) => Error::new(ErrorKind::Unexpected, e.to_string()),
         My::Url(e) => Error::config(format!("DSN: {e}")),
         My::Io(mysql_async::IoError::Tls(e)) => Error::config(format!("TLS: {e}")).dropping_connection(),
@@ -40,9 +42,7 @@ fn mysql_server(code: u16, message: &str) -> Error {
         // Access denied, to the server or to the database; unknown database; too many of the user's connections.
         1044 | 1045 | 1698 | 1049 | 1142 | 1143 | 1227 => known(ErrorKind::Config, said()),
         // Read-only after a fail-over: the address may lead to another server next time.
-        1290 | 1792 | 1836 => {
-            known(ErrorKind::Unavailable, format!("the server is read-only: {message}")).dropping_connection()
-        }
+        1290 | 1792 | 1836 => known(ErrorKind::Unavailable, format!("the server is read-only: {message}")).dropping_connection(),
         1665 => known(
             ErrorKind::Config,
             "the server's binlog_format is STATEMENT, which cannot replicate READ COMMITTED; set it to ROW".to_owned(),

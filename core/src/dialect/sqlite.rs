@@ -19,73 +19,153 @@ pub(super) const TEXTS: Texts = Texts {
     next_priority: "SELECT priority FROM {jobs} INDEXED BY {pick} WHERE queue = ? AND priority > ? \
         ORDER BY priority LIMIT 1",
 
-    pick: concat!("SELECT id, ready_at, job_key, payload, attempts, max_attempts, fence, lost, created_at \
+    pick: concat!(
+        "SELECT id, ready_at, job_key, payload, attempts, max_attempts, fence, lost, created_at \
         FROM {jobs} INDEXED BY {pick} \
-        WHERE queue = ? AND priority = ? AND ready_at BETWEEN ? AND MIN(?, ", now!(), ") \
-        ORDER BY ready_at, id LIMIT ?"),
-    pick_ids: concat!("SELECT id, ready_at, attempts, max_attempts FROM {jobs} INDEXED BY {pick} \
-        WHERE queue = ? AND priority = ? AND ready_at BETWEEN ? AND MIN(?, ", now!(), ") AND id % ? = ? \
-        ORDER BY ready_at, id LIMIT ?"),
-    lock_ids: concat!("SELECT id, ready_at, job_key, payload, attempts, max_attempts, fence, lost, created_at \
+        WHERE queue = ? AND priority = ? AND ready_at BETWEEN ? AND MIN(?, ",
+        now!(),
+        ") \
+        ORDER BY ready_at, id LIMIT ?"
+    ),
+    pick_ids: concat!(
+        "SELECT id, ready_at, attempts, max_attempts FROM {jobs} INDEXED BY {pick} \
+        WHERE queue = ? AND priority = ? AND ready_at BETWEEN ? AND MIN(?, ",
+        now!(),
+        ") AND id % ? = ? \
+        ORDER BY ready_at, id LIMIT ?"
+    ),
+    lock_ids: concat!(
+        "SELECT id, ready_at, job_key, payload, attempts, max_attempts, fence, lost, created_at \
         FROM {jobs} \
-        WHERE {ids} AND state = 'ready' AND ready_at <= ", now!(), " ORDER BY id"),
-    insert_claim: concat!("INSERT INTO {claims} \
+        WHERE {ids} AND state = 'ready' AND ready_at <= ",
+        now!(),
+        " ORDER BY id"
+    ),
+    insert_claim: concat!(
+        "INSERT INTO {claims} \
         (token, source, worker, claimed_at, lease_for, lease_until, max_until, job_count, job_ids) \
-        VALUES (?, ?, ?, ", now!(), ", ?, ", now!(), " + ?, \
-        ", now!(), " + ?, ?, ?)"),
-    mark: concat!("UPDATE {jobs} SET state = 'claimed', ready_at = NULL, claim_id = ?, attempts = attempts + 1, \
+        VALUES (?, ?, ?, ",
+        now!(),
+        ", ?, ",
+        now!(),
+        " + ?, \
+        ",
+        now!(),
+        " + ?, ?, ?)"
+    ),
+    mark: concat!(
+        "UPDATE {jobs} SET state = 'claimed', ready_at = NULL, claim_id = ?, attempts = attempts + 1, \
         fence = fence + 1, unique_key = IIF(key_life = 'until_claimed', NULL, unique_key) \
-        WHERE {ids} AND state = 'ready' AND ready_at <= ", now!()),
-    exhaust: concat!("UPDATE {jobs} SET state = 'dead', ready_at = NULL, last_error = 'no attempts left', \
-        finished_at = ", now!(), ", unique_key = IIF(key_life = 'active', NULL, unique_key) \
-        WHERE {ids} AND state = 'ready'"),
+        WHERE {ids} AND state = 'ready' AND ready_at <= ",
+        now!()
+    ),
+    exhaust: concat!(
+        "UPDATE {jobs} SET state = 'dead', ready_at = NULL, last_error = 'no attempts left', \
+        finished_at = ",
+        now!(),
+        ", unique_key = IIF(key_life = 'active', NULL, unique_key) \
+        WHERE {ids} AND state = 'ready'"
+    ),
     claim_by_token: "SELECT id, job_ids FROM {claims} WHERE token = ? AND state = 'open'",
     claimed: "SELECT id, ready_at, job_key, payload, attempts, max_attempts, fence, lost, created_at, queue, priority \
         FROM {jobs} WHERE {ids} AND claim_id = ? AND state = 'claimed' ORDER BY id",
 
-    complete: concat!("UPDATE {jobs} SET state = 'done', finished_at = ", now!(), ", \
+    complete: concat!(
+        "UPDATE {jobs} SET state = 'done', finished_at = ",
+        now!(),
+        ", \
         unique_key = IIF(key_life = 'active', NULL, unique_key) \
-        WHERE {ids} AND claim_id = ? AND state = 'claimed'"),
-    fail_back: concat!("UPDATE {jobs} SET state = 'ready', ready_at = ", now!(), " + ?, last_error = ? \
-        WHERE id = ? AND claim_id = ? AND state = 'claimed'"),
-    fail_dead: concat!("UPDATE {jobs} SET state = 'dead', finished_at = ", now!(), ", last_error = ?, \
+        WHERE {ids} AND claim_id = ? AND state = 'claimed'"
+    ),
+    fail_back: concat!(
+        "UPDATE {jobs} SET state = 'ready', ready_at = ",
+        now!(),
+        " + ?, last_error = ? \
+        WHERE id = ? AND claim_id = ? AND state = 'claimed'"
+    ),
+    fail_dead: concat!(
+        "UPDATE {jobs} SET state = 'dead', finished_at = ",
+        now!(),
+        ", last_error = ?, \
         unique_key = IIF(key_life = 'active', NULL, unique_key) \
-        WHERE id = ? AND claim_id = ? AND state = 'claimed'"),
-    release: concat!("UPDATE {jobs} SET state = 'ready', ready_at = ", now!(), " + ?, attempts = attempts - 1 \
-        WHERE {ids} AND claim_id = ? AND state = 'claimed'"),
+        WHERE id = ? AND claim_id = ? AND state = 'claimed'"
+    ),
+    release: concat!(
+        "UPDATE {jobs} SET state = 'ready', ready_at = ",
+        now!(),
+        " + ?, attempts = attempts - 1 \
+        WHERE {ids} AND claim_id = ? AND state = 'claimed'"
+    ),
     insert_attempts: "INSERT INTO {attempts} (job_id, fence, outcome, final, worker, claimed_at, ended_at, error) VALUES {rows}",
     insert_attempts_row: concat!("(?,?,?,?,?,(SELECT claimed_at FROM {claims} WHERE id = ?),", now!(), ",?)"),
     inspect: "SELECT id, state, claim_id FROM {jobs} WHERE {ids}",
     outcome_of: "SELECT outcome FROM {attempts} WHERE job_id = ? AND fence = ? ORDER BY id DESC LIMIT 1",
     close_claims: concat!("UPDATE {claims} SET state = 'closed', closed_at = ", now!(), " WHERE {ids} AND state = 'open'"),
 
-    renew: concat!("UPDATE {claims} SET lease_until = MIN(", now!(), " + lease_for, COALESCE(max_until, 9223372036854775807)) \
-        WHERE {ids} AND state = 'open' AND (max_until IS NULL OR max_until > ", now!(), ")"),
-    renewable: concat!("SELECT id FROM {claims} WHERE {ids} AND state = 'open' \
-        AND (max_until IS NULL OR max_until > ", now!(), ")"),
+    renew: concat!(
+        "UPDATE {claims} SET lease_until = MIN(",
+        now!(),
+        " + lease_for, COALESCE(max_until, 9223372036854775807)) \
+        WHERE {ids} AND state = 'open' AND (max_until IS NULL OR max_until > ",
+        now!(),
+        ")"
+    ),
+    renewable: concat!(
+        "SELECT id FROM {claims} WHERE {ids} AND state = 'open' \
+        AND (max_until IS NULL OR max_until > ",
+        now!(),
+        ")"
+    ),
 
-    expired: concat!("SELECT id, job_ids, worker, claimed_at FROM {claims} INDEXED BY {lease} \
-        WHERE state = 'open' AND lease_until < ", now!(), " ORDER BY lease_until LIMIT ?"),
-    expire: concat!("UPDATE {claims} SET state = 'expired', closed_at = ", now!(), " \
-        WHERE id = ? AND state = 'open' AND lease_until < ", now!()),
+    expired: concat!(
+        "SELECT id, job_ids, worker, claimed_at FROM {claims} INDEXED BY {lease} \
+        WHERE state = 'open' AND lease_until < ",
+        now!(),
+        " ORDER BY lease_until LIMIT ?"
+    ),
+    expire: concat!(
+        "UPDATE {claims} SET state = 'expired', closed_at = ",
+        now!(),
+        " \
+        WHERE id = ? AND state = 'open' AND lease_until < ",
+        now!()
+    ),
     lost_jobs: "SELECT id, attempts, max_attempts, fence FROM {jobs} WHERE {ids} AND claim_id = ? AND state = 'claimed' ORDER BY id",
-    lost_back: concat!("UPDATE {jobs} SET state = 'ready', ready_at = ", now!(), " + ?, claim_id = NULL, \
-        lost = lost + 1, last_error = 'lease expired' WHERE {ids} AND claim_id = ? AND state = 'claimed'"),
-    lost_dead: concat!("UPDATE {jobs} SET state = 'dead', finished_at = ", now!(), ", claim_id = NULL, lost = lost + 1, \
+    lost_back: concat!(
+        "UPDATE {jobs} SET state = 'ready', ready_at = ",
+        now!(),
+        " + ?, claim_id = NULL, \
+        lost = lost + 1, last_error = 'lease expired' WHERE {ids} AND claim_id = ? AND state = 'claimed'"
+    ),
+    lost_dead: concat!(
+        "UPDATE {jobs} SET state = 'dead', finished_at = ",
+        now!(),
+        ", claim_id = NULL, lost = lost + 1, \
         last_error = 'lease expired', unique_key = IIF(key_life = 'active', NULL, unique_key) \
-        WHERE {ids} AND claim_id = ? AND state = 'claimed'"),
+        WHERE {ids} AND claim_id = ? AND state = 'claimed'"
+    ),
 
-    look: concat!("SELECT unique_key, id, state, unique_until IS NOT NULL AND unique_until <= ", now!(), " \
-        FROM {jobs} WHERE queue = ? AND unique_key IN ({list})"),
+    look: concat!(
+        "SELECT unique_key, id, state, unique_until IS NOT NULL AND unique_until <= ",
+        now!(),
+        " \
+        FROM {jobs} WHERE queue = ? AND unique_key IN ({list})"
+    ),
     free_timed: concat!("UPDATE {jobs} SET unique_key = NULL WHERE {ids} AND key_life = 'timed' AND unique_until <= ", now!()),
     insert_jobs: "INSERT INTO {jobs} (queue, job_key, unique_key, key_life, unique_until, priority, payload, ready_at, \
         max_attempts, create_token, created_at) VALUES {rows}",
     insert_jobs_row: concat!("(?,?,?,?,", now!(), " + ?,?,?,COALESCE(?, ", now!(), " + ?),?,?,", now!(), ")"),
     made: "SELECT id FROM {jobs} WHERE id >= ? AND create_token = ? ORDER BY id LIMIT ?",
     made_before_loss: "SELECT id FROM {jobs} WHERE id > (SELECT MAX(id) FROM {jobs}) - 100000 AND create_token = ? ORDER BY id",
-    plan_create: concat!("INSERT INTO {jobs} (queue, job_key, unique_key, key_life, priority, payload, ready_at, max_attempts, created_at) \
-        VALUES (?, ?, ?, ?, ?, ?, ", now!(), " + ?, ?, ", now!(), ") \
-        ON CONFLICT (queue, unique_key) DO NOTHING"),
+    plan_create: concat!(
+        "INSERT INTO {jobs} (queue, job_key, unique_key, key_life, priority, payload, ready_at, max_attempts, created_at) \
+        VALUES (?, ?, ?, ?, ?, ?, ",
+        now!(),
+        " + ?, ?, ",
+        now!(),
+        ") \
+        ON CONFLICT (queue, unique_key) DO NOTHING"
+    ),
 
     job: "SELECT id, queue, job_key, priority, state, payload, attempts, max_attempts, lost, fence, ready_at, created_at, \
         finished_at, last_error, claim_id FROM {jobs} WHERE id = ?",
@@ -96,36 +176,82 @@ pub(super) const TEXTS: Texts = Texts {
         j.fence, j.ready_at, j.created_at, j.finished_at, j.last_error, j.claim_id \
         FROM {attempts} a JOIN {jobs} j ON j.id = a.job_id AND j.state = 'dead' \
         WHERE a.final = 1 AND j.id < ? AND (? IS NULL OR j.queue = ?) ORDER BY j.id DESC LIMIT ?",
-    retry_dead: concat!("UPDATE {jobs} SET state = 'ready', ready_at = ", now!(), ", attempts = 0, finished_at = NULL, claim_id = NULL, \
-        fence = fence + 1, unique_key = IIF(key_life = 'active', job_key, unique_key) WHERE id = ? AND state = 'dead'"),
-    retry_claimed: concat!("UPDATE {jobs} SET state = 'ready', ready_at = ", now!(), ", claim_id = NULL, fence = fence + 1 \
-        WHERE id = ? AND state = 'claimed'"),
-    cancel: concat!("UPDATE {jobs} SET state = 'cancelled', ready_at = NULL, finished_at = ", now!(), ", \
-        unique_key = IIF(key_life = 'forever', unique_key, NULL) WHERE id = ? AND state IN ('ready', 'dead')"),
-    cancel_claimed: concat!("UPDATE {jobs} SET state = 'cancelled', ready_at = NULL, finished_at = ", now!(), ", claim_id = NULL, \
-        fence = fence + 1, unique_key = IIF(key_life = 'forever', unique_key, NULL) WHERE id = ? AND state = 'claimed'"),
+    retry_dead: concat!(
+        "UPDATE {jobs} SET state = 'ready', ready_at = ",
+        now!(),
+        ", attempts = 0, finished_at = NULL, claim_id = NULL, \
+        fence = fence + 1, unique_key = IIF(key_life = 'active', job_key, unique_key) WHERE id = ? AND state = 'dead'"
+    ),
+    retry_claimed: concat!(
+        "UPDATE {jobs} SET state = 'ready', ready_at = ",
+        now!(),
+        ", claim_id = NULL, fence = fence + 1 \
+        WHERE id = ? AND state = 'claimed'"
+    ),
+    cancel: concat!(
+        "UPDATE {jobs} SET state = 'cancelled', ready_at = NULL, finished_at = ",
+        now!(),
+        ", \
+        unique_key = IIF(key_life = 'forever', unique_key, NULL) WHERE id = ? AND state IN ('ready', 'dead')"
+    ),
+    cancel_claimed: concat!(
+        "UPDATE {jobs} SET state = 'cancelled', ready_at = NULL, finished_at = ",
+        now!(),
+        ", claim_id = NULL, \
+        fence = fence + 1, unique_key = IIF(key_life = 'forever', unique_key, NULL) WHERE id = ? AND state = 'claimed'"
+    ),
     list_attempts: "SELECT fence, outcome, final, worker, claimed_at, ended_at, error FROM {attempts} WHERE job_id = ? ORDER BY id LIMIT ?",
 
-    count_due: concat!("SELECT COUNT(*) FROM (SELECT 1 FROM {jobs} INDEXED BY {pick} WHERE queue = ? AND priority = ? \
-        AND ready_at BETWEEN 0 AND ", now!(), " LIMIT ?) c"),
-    count_delayed: concat!("SELECT COUNT(*) FROM (SELECT 1 FROM {jobs} INDEXED BY {pick} WHERE queue = ? AND priority = ? \
-        AND ready_at > ", now!(), " LIMIT ?) c"),
-    oldest_due: concat!("SELECT ", now!(), " - ready_at FROM {jobs} INDEXED BY {pick} \
-        WHERE queue = ? AND priority = ? AND ready_at BETWEEN 0 AND ", now!(), " ORDER BY ready_at LIMIT 1"),
-    open_claims: concat!("SELECT id, job_ids, source, worker, claimed_at, lease_until, lease_until - ", now!(), " \
-        FROM {claims} INDEXED BY {lease} WHERE state = 'open' LIMIT ?"),
+    count_due: concat!(
+        "SELECT COUNT(*) FROM (SELECT 1 FROM {jobs} INDEXED BY {pick} WHERE queue = ? AND priority = ? \
+        AND ready_at BETWEEN 0 AND ",
+        now!(),
+        " LIMIT ?) c"
+    ),
+    count_delayed: concat!(
+        "SELECT COUNT(*) FROM (SELECT 1 FROM {jobs} INDEXED BY {pick} WHERE queue = ? AND priority = ? \
+        AND ready_at > ",
+        now!(),
+        " LIMIT ?) c"
+    ),
+    oldest_due: concat!(
+        "SELECT ",
+        now!(),
+        " - ready_at FROM {jobs} INDEXED BY {pick} \
+        WHERE queue = ? AND priority = ? AND ready_at BETWEEN 0 AND ",
+        now!(),
+        " ORDER BY ready_at LIMIT 1"
+    ),
+    open_claims: concat!(
+        "SELECT id, job_ids, source, worker, claimed_at, lease_until, lease_until - ",
+        now!(),
+        " \
+        FROM {claims} INDEXED BY {lease} WHERE state = 'open' LIMIT ?"
+    ),
     count_claimed: "SELECT COUNT(*) FROM {jobs} WHERE {ids} AND claim_id = ? AND state = 'claimed'",
     count_dead: "SELECT COUNT(*) FROM (SELECT DISTINCT j.id FROM {attempts} a JOIN {jobs} j ON j.id = a.job_id AND j.state = 'dead' \
         WHERE a.final = 1 AND j.queue = ? LIMIT ?) c",
     count_exact: "SELECT queue, state, COUNT(*) FROM {jobs} GROUP BY queue, state ORDER BY queue, state",
 
-    prunable_jobs: concat!("SELECT id FROM {jobs} WHERE id > ? AND state IN ('done', 'dead', 'cancelled') \
-        AND finished_at < ", now!(), " - ? ORDER BY id LIMIT ?"),
+    prunable_jobs: concat!(
+        "SELECT id FROM {jobs} WHERE id > ? AND state IN ('done', 'dead', 'cancelled') \
+        AND finished_at < ",
+        now!(),
+        " - ? ORDER BY id LIMIT ?"
+    ),
     prune_jobs: "DELETE FROM {jobs} WHERE {ids} AND state IN ('done', 'dead', 'cancelled')",
-    prunable_claims: concat!("SELECT id FROM {claims} WHERE id > ? AND state <> 'open' \
-        AND closed_at < ", now!(), " - ? ORDER BY id LIMIT ?"),
+    prunable_claims: concat!(
+        "SELECT id FROM {claims} WHERE id > ? AND state <> 'open' \
+        AND closed_at < ",
+        now!(),
+        " - ? ORDER BY id LIMIT ?"
+    ),
     prune_claims: "DELETE FROM {claims} WHERE {ids} AND state <> 'open'",
-    prunable_attempts: concat!("SELECT a.id FROM {attempts} a LEFT JOIN {jobs} j ON j.id = a.job_id WHERE a.id > ? \
-        AND a.ended_at < ", now!(), " - ? AND j.id IS NULL ORDER BY a.id LIMIT ?"),
+    prunable_attempts: concat!(
+        "SELECT a.id FROM {attempts} a LEFT JOIN {jobs} j ON j.id = a.job_id WHERE a.id > ? \
+        AND a.ended_at < ",
+        now!(),
+        " - ? AND j.id IS NULL ORDER BY a.id LIMIT ?"
+    ),
     prune_attempts: "DELETE FROM {attempts} WHERE {ids}",
 };

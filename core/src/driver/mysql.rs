@@ -109,9 +109,9 @@ fn read(value: mysql_async::Value, column: usize) -> Result<Value> {
         V::NULL => Value::Null,
         V::Bytes(bytes) => Value::Bytes(bytes),
         V::Int(number) => Value::Int(number),
-        V::UInt(number) => Value::Int(
-            i64::try_from(number).map_err(|_| Error::decode(format!("column {column} is over 63 bits")))?,
-        ),
+        V::UInt(number) => {
+            Value::Int(i64::try_from(number).map_err(|_| Error::decode(format!("column {column} is over 63 bits")))?)
+        }
         V::Date(year, month, day, hour, minute, second, micro) => {
             let broken = |_| Error::decode(format!("column {column} is not a date"));
             let month = Month::try_from(month).map_err(broken)?;
@@ -127,11 +127,7 @@ fn read(value: mysql_async::Value, column: usize) -> Result<Value> {
 }
 
 fn params(statement: &Statement) -> Params {
-    if statement.values.is_empty() {
-        Params::Empty
-    } else {
-        Params::Positional(statement.values.iter().map(bind).collect())
-    }
+    if statement.values.is_empty() { Params::Empty } else { Params::Positional(statement.values.iter().map(bind).collect()) }
 }
 
 const LATE: &str = "the server did not answer within statement_timeout";
@@ -160,10 +156,7 @@ impl Session {
         let work = async {
             self.connection.exec_drop(statement.sql.as_str(), params(statement)).await.map_err(codes::mysql)?;
             let last_id = self.connection.last_insert_id().unwrap_or(0);
-            Ok(Executed {
-                matched: self.connection.affected_rows(),
-                last_id: i64::try_from(last_id).unwrap_or(0),
-            })
+            Ok(Executed { matched: self.connection.affected_rows(), last_id: i64::try_from(last_id).unwrap_or(0) })
         };
         within(self.statement_timeout, LATE, work).await
     }

@@ -32,16 +32,13 @@ pub(crate) struct Session {
 impl Driver {
     pub(super) fn new(path: Option<&Path>, config: &Config) -> Result<Self> {
         let location = match path {
-            Some(path) => path.to_str().map(str::to_owned).ok_or_else(|| Error::config("the path of the sqlite DSN is not UTF-8"))?,
+            Some(path) => {
+                path.to_str().map(str::to_owned).ok_or_else(|| Error::config("the path of the sqlite DSN is not UTF-8"))?
+            }
             // A name that starts with a slash is shared by all connections of this process that ask for it.
             None => format!("file:/rowclaim-{}?vfs=memdb", uuid::Uuid::new_v4().simple()),
         };
-        Ok(Driver {
-            location,
-            is_memory: path.is_none(),
-            full_sync: config.sqlite_full_sync,
-            anchor: Mutex::new(None),
-        })
+        Ok(Driver { location, is_memory: path.is_none(), full_sync: config.sqlite_full_sync, anchor: Mutex::new(None) })
     }
 
     fn connect(&self) -> Result<Connection> {
@@ -71,9 +68,7 @@ impl Driver {
         connection.busy_handler(Some(draw_a_wait)).map_err(codes::sqlite)?;
         let mode = if self.is_memory { "MEMORY" } else { "WAL" };
         let sync = if self.full_sync { "FULL" } else { "NORMAL" };
-        connection
-            .execute_batch(&format!("PRAGMA journal_mode={mode}; PRAGMA synchronous={sync};"))
-            .map_err(codes::sqlite)?;
+        connection.execute_batch(&format!("PRAGMA journal_mode={mode}; PRAGMA synchronous={sync};")).map_err(codes::sqlite)?;
         let info = ServerInfo { version: format!("SQLite {}", rusqlite::version()), max_packet: MAX_VALUE };
         Ok(Session { connection, info })
     }

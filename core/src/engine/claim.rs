@@ -5,12 +5,12 @@ use super::{Engine, Shared, lock};
 use crate::claim::{ClaimRequest, ClaimState};
 use crate::dialect::Statements;
 use crate::driver::Session;
-use crate::value::Row;
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::ClaimedJob;
 use crate::plan::claim::{self as plan, Lane, NewClaim, Window};
 use crate::plan::ids::Ids;
 use crate::time::{Timestamp, boottime};
+use crate::value::Row;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -85,7 +85,8 @@ impl Engine {
         let now = boottime();
         let last = self.shared.swept_at.load(Relaxed);
         let is_due = now - last >= 1_000_000;
-        if is_due && self.shared.swept_at.compare_exchange(last, now, Relaxed, Relaxed).is_ok()
+        if is_due
+            && self.shared.swept_at.compare_exchange(last, now, Relaxed, Relaxed).is_ok()
             && let Err(error) = self.recover().await
         {
             log::debug!("recovery beside a claim: {error}");
@@ -166,10 +167,7 @@ async fn take(
         return Ok(Some((id, jobs)));
     }
     if matched != jobs.len() as u64 {
-        return Err(Error::new(
-            ErrorKind::Contention,
-            format!("{matched} of {} locked rows could be claimed", jobs.len()),
-        ));
+        return Err(Error::new(ErrorKind::Contention, format!("{matched} of {} locked rows could be claimed", jobs.len())));
     }
     session.commit().await?;
     Ok(Some((id, jobs)))

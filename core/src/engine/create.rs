@@ -58,7 +58,10 @@ impl Engine {
         let work = async {
             job.check(self.max_packet().await?)?;
             if matches!(job.unique, Unique::For(_)) || job.run_at.is_some() {
-                return Err(Error::new(ErrorKind::Unsupported, "plan_create takes delay instead of run_at, and no key with a time"));
+                return Err(Error::new(
+                    ErrorKind::Unsupported,
+                    "plan_create takes delay instead of run_at, and no key with a time",
+                ));
             }
             let statements = self.shared.statements().await?;
             Ok(plan::planned(statements, job, self.shared.config.max_attempts))
@@ -100,7 +103,13 @@ fn chunk_length(jobs: &[NewJob], max_packet: usize) -> usize {
     within.count().max(1)
 }
 
-async fn find_sent(statements: &Statements, session: &mut Session, jobs: &[NewJob], sent: &Sent, token: Uuid) -> Result<Option<Vec<Created>>> {
+async fn find_sent(
+    statements: &Statements,
+    session: &mut Session,
+    jobs: &[NewJob],
+    sent: &Sent,
+    token: Uuid,
+) -> Result<Option<Vec<Created>>> {
     let rows = session.query(&plan::made_before_loss(statements, token)).await?;
     if rows.len() != sent.len() {
         return Ok(None);

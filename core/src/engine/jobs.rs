@@ -1,10 +1,10 @@
 //! Looking at jobs, and what a person may do with one: retry and cancel.
 
 use super::Engine;
-use crate::value::Value;
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{Attempt, JobRow, JobState, check_queue};
 use crate::plan::{jobs as plan, plain};
+use crate::value::Value;
 
 /// Which jobs to list, newest first.
 #[derive(Clone, Debug)]

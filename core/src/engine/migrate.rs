@@ -2,9 +2,9 @@
 
 use super::{Engine, Shared};
 use crate::driver::Session;
-use crate::value::Value;
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::plain;
+use crate::value::Value;
 use rowclaim_migrations::{Flavor, Names};
 use std::time::Duration;
 
@@ -67,7 +67,10 @@ pub(super) async fn check_version(shared: &Shared, session: &mut Session) -> Res
         Err(error) if error.kind() == ErrorKind::Schema => {
             return Err(Error::new(
                 ErrorKind::Schema,
-                format!("the tables with the prefix {} are missing; run `rowclaim migrate` or call migrate()", shared.config.prefix.as_str()),
+                format!(
+                    "the tables with the prefix {} are missing; run `rowclaim migrate` or call migrate()",
+                    shared.config.prefix.as_str()
+                ),
             ));
         }
         other => other?,

@@ -1,11 +1,11 @@
 //! Deleting what is finished and old, in small steps along the primary key.
 
 use super::Engine;
-use crate::value::Value;
 use crate::error::Result;
 use crate::plan::ids::Ids;
 use crate::plan::plain;
 use crate::time::micros;
+use crate::value::Value;
 use std::time::Duration;
 
 /// What may go.

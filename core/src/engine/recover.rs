@@ -64,7 +64,10 @@ impl Engine {
             // Sweepers that start together go different ways.
             fastrand::shuffle(&mut found);
             for claim in &found {
-                match self.run("recover", async |shared, statements, session, _| expire(shared, statements, session, claim).await).await {
+                match self
+                    .run("recover", async |shared, statements, session, _| expire(shared, statements, session, claim).await)
+                    .await
+                {
                     Ok(recovered) => total += recovered,
                     Err(error) if error.kind() == ErrorKind::Contention => log::debug!("recover: {error}"),
                     Err(error) => return Err(error),

@@ -16,8 +16,9 @@ impl Engine {
     /// # Errors
     /// `Unavailable`; the claim stays valid until its last known time.
     pub(crate) async fn renew(&self, claim: &Arc<ClaimState>) -> Result<bool> {
-        let alive =
-            self.run("renew", async |_, statements, session, _| extend(statements, session, std::slice::from_ref(claim)).await).await?;
+        let alive = self
+            .run("renew", async |_, statements, session, _| extend(statements, session, std::slice::from_ref(claim)).await)
+            .await?;
         Ok(alive.contains(&claim.id))
     }
 }

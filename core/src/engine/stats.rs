@@ -4,11 +4,11 @@ use super::claim::priorities;
 use super::{Engine, Shared};
 use crate::dialect::Statements;
 use crate::driver::Session;
-use crate::value::{Row, Value};
 use crate::error::Result;
 use crate::plan::claim::next_queue;
 use crate::plan::ids::Ids;
 use crate::plan::plain;
+use crate::value::{Row, Value};
 use std::collections::BTreeMap;
 use std::time::Duration;
 

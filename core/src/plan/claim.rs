@@ -3,10 +3,10 @@
 use super::ids::Ids;
 use super::plain;
 use crate::dialect::Statements;
-use crate::value::{Row, Statement, Value};
 use crate::error::Result;
 use crate::job::ClaimedJob;
 use crate::time::{Timestamp, micros};
+use crate::value::{Row, Statement, Value};
 use std::time::Duration;
 use uuid::Uuid;
 
@@ -48,13 +48,8 @@ pub(crate) fn next_priority(statements: &Statements, queue: &str, after: i64) ->
 }
 
 pub(crate) fn pick(statements: &Statements, lane: &Lane, window: Window, limit: usize) -> Statement {
-    let values = vec![
-        lane.queue.as_str().into(),
-        lane.priority.into(),
-        window.from.into(),
-        window.until.into(),
-        Value::Int(limit as i64),
-    ];
+    let values =
+        vec![lane.queue.as_str().into(), lane.priority.into(), window.from.into(), window.until.into(), Value::Int(limit as i64)];
     plain(&statements.pick, values)
 }
 

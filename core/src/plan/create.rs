@@ -2,10 +2,10 @@
 
 use super::{plain, spread};
 use crate::dialect::Statements;
-use crate::value::{Row, Statement, Value};
 use crate::error::Result;
 use crate::job::{Created, JobState, NewJob, Unique};
 use crate::time::micros;
+use crate::value::{Row, Statement, Value};
 use uuid::Uuid;
 
 /// Jobs at most in one INSERT.
@@ -51,11 +51,7 @@ pub(crate) struct Holder {
 
 pub(crate) fn holder(row: &Row) -> Result<Holder> {
     let state = JobState::parse(&row.text(2)?)?;
-    Ok(Holder {
-        key: row.text(0)?,
-        answer: Created { id: row.int(1)?, exists: true, state },
-        is_over: row.int(3)? != 0,
-    })
+    Ok(Holder { key: row.text(0)?, answer: Created { id: row.int(1)?, exists: true, state }, is_over: row.int(3)? != 0 })
 }
 
 pub(crate) fn insert(statements: &Statements, jobs: &[&NewJob], default_attempts: i64, token: Uuid) -> Statement {

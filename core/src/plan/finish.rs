@@ -5,10 +5,10 @@ use super::{plain, spread};
 use crate::claim::{ClaimState, Finish, Outcome};
 use crate::config::truncate;
 use crate::dialect::Statements;
-use crate::value::{Row, Statement, Value};
 use crate::error::Result;
 use crate::job::{ClaimedJob, JobState, MAX_ERROR};
 use crate::time::{Backoff, micros};
+use crate::value::{Row, Statement, Value};
 use std::time::Duration;
 
 /// What a finish needs to know of a claimed job.

@@ -2,8 +2,8 @@
 //!
 //! The lengths of lists are padded to powers of two, so that a session prepares few distinct statements.
 
-use crate::value::{Statement, Value};
 use crate::error::{Error, Result};
+use crate::value::{Statement, Value};
 use std::fmt::Write;
 
 /// Ids at most in one statement.
@@ -95,7 +95,11 @@ impl Ids {
             values.extend([Value::Int(start), Value::Int(end)]);
         }
         if !single.is_empty() || parts.is_empty() {
-            parts.push(if single.is_empty() { "1 = 0".to_owned() } else { super::spread("id IN ({list})", "{list}", "?", single.len()) });
+            parts.push(if single.is_empty() {
+                "1 = 0".to_owned()
+            } else {
+                super::spread("id IN ({list})", "{list}", "?", single.len())
+            });
             values.extend(single.into_iter().map(Value::Int));
         }
         values.extend(after);

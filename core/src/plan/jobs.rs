@@ -1,8 +1,8 @@
 //! Reading jobs and attempts for people and tools.
 
-use crate::value::Row;
 use crate::error::Result;
 use crate::job::{Attempt, JobRow, JobState};
+use crate::value::Row;
 
 pub(crate) fn job(mut row: Row) -> Result<JobRow> {
     Ok(JobRow {

@@ -5,10 +5,10 @@
 
 use conformance::records::{Audit, clock};
 use conformance::{Db, Kind};
+use nix::sys::signal::Signal;
 use serde_json::json;
 use std::io::Read;
 use std::path::PathBuf;
-use nix::sys::signal::Signal;
 use std::process::{Child, Command, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -100,7 +100,8 @@ fn race(db: &Db, numbers: &Numbers) -> bool {
     }
     let seconds = since.elapsed().as_secs_f64();
     let done_once = audit.done_once();
-    let in_table = db.number("SELECT COUNT(*) FROM {jobs} WHERE state = 'done' AND attempts = 1 AND fence = 1 AND lost = 0") as usize;
+    let in_table =
+        db.number("SELECT COUNT(*) FROM {jobs} WHERE state = 'done' AND attempts = 1 AND fence = 1 AND lost = 0") as usize;
     let lost = numbers.jobs - db.number("SELECT COUNT(*) FROM {jobs} WHERE state = 'done'") as usize;
     let double_owners = audit.double_owners();
     println!(

@@ -28,7 +28,10 @@ fn statements_are_as_in_their_snapshots() {
 /// The text with its places filled in by something of a fitting type.
 fn filled(sql: &str) -> String {
     let sql = sql.replace("{ids}", "id IN (5, 6)").replace("{list}", "'a', 'b'");
-    let sql = sql.replace("queue = ?", "queue = 'q'").replace("queue > ?", "queue > 'a'").replace("token = ?", "token = '0123456789abcdef'");
+    let sql = sql
+        .replace("queue = ?", "queue = 'q'")
+        .replace("queue > ?", "queue > 'a'")
+        .replace("token = ?", "token = '0123456789abcdef'");
     let sql = sql.replace("BETWEEN ? AND LEAST(?,", "BETWEEN '1000-01-01' AND LEAST('9999-12-31',");
     sql.replace("? IS NULL OR", "NULL IS NULL OR").replace('?', "1")
 }
