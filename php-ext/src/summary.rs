@@ -43,6 +43,12 @@ impl Summary {
         int(self.0.lost)
     }
 
+    /// True when it ended because SIGTERM or SIGINT came.
+    #[php(getter)]
+    pub fn get_stopped(&self) -> bool {
+        self.0.stopped
+    }
+
     /// Seconds from start to end.
     #[php(getter)]
     pub fn get_seconds(&self) -> f64 {

@@ -112,7 +112,7 @@ namespace Rowclaim {
         public function jobs(?string $queue = null, ?string $state = null, ?int $before = null, ?int $limit = null): array {}
 
         /**
-         * Attempts of a job that did not succeed, newest first.
+         * Attempts of a job that did not succeed, oldest first, 1,000 at most.
          *
          * @return list<array{fence: int, outcome: 'failed'|'lost'|'released', final: bool, worker: string, claimedAt: float|null, endedAt: float, error: string|null}>
          */
@@ -318,6 +318,8 @@ namespace Rowclaim {
         public readonly int $released;
         /** Claim lost before the outcome was written. */
         public readonly int $lost;
+        /** It ended because SIGTERM or SIGINT came: a loop around `work` should end too. */
+        public readonly bool $stopped;
         public readonly float $seconds;
     }
 

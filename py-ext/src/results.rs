@@ -64,8 +64,8 @@ pub(crate) fn attempt<'py>(py: Python<'py>, attempt: &Attempt) -> Object<'py> {
 }
 
 pub(crate) fn summary<'py>(py: Python<'py>, summary: &Summary, stopped_by: Option<i32>) -> Object<'py> {
-    let Summary { claimed, completed, failed, released, lost, seconds } = *summary;
-    record(py, "Summary", (claimed, completed, failed, released, lost, seconds, stopped_by))
+    let Summary { claimed, completed, failed, released, lost, seconds, stopped } = *summary;
+    record(py, "Summary", (claimed, completed, failed, released, lost, seconds, stopped, stopped_by))
 }
 
 pub(crate) fn recovered<'py>(py: Python<'py>, answer: &Recovered) -> Object<'py> {

@@ -91,6 +91,9 @@ INSERT INTO `rowclaim_jobs` (queue, job_key, unique_key, key_life, unique_until,
 -- insert_jobs_row
 (?,?,?,?,UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND,?,?,COALESCE(?, UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND),?,?,UTC_TIMESTAMP(6))
 
+-- made_in_row
+SELECT COUNT(*) FROM `rowclaim_jobs` WHERE id BETWEEN ? AND ? AND create_token = ?
+
 -- made
 SELECT id FROM `rowclaim_jobs` WHERE id >= ? AND create_token = ? ORDER BY id LIMIT ?
 

@@ -91,6 +91,9 @@ INSERT INTO "rowclaim_jobs" (queue, job_key, unique_key, key_life, unique_until,
 -- insert_jobs_row
 (?,?,?,?,CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000 + ?,?,?,COALESCE(?, CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000 + ?),?,?,CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000)
 
+-- made_in_row
+SELECT COUNT(*) FROM "rowclaim_jobs" WHERE id BETWEEN ? AND ? AND create_token = ?
+
 -- made
 SELECT id FROM "rowclaim_jobs" WHERE id >= ? AND create_token = ? ORDER BY id LIMIT ?
 

@@ -15,7 +15,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::Instant;
 
 /// Claims that have nothing left are closed together, at the latest after this time.
-const CLOSE_AFTER: Duration = Duration::from_millis(200);
+const CLOSE_AFTER: Duration = Duration::from_secs(1);
 /// Outcomes at most in one transaction.
 const GROUP: usize = 2_000;
 /// The longest pause after a failed write or beat; shorter while short leases must be renewed.

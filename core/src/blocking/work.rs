@@ -72,6 +72,8 @@ pub struct Summary {
     pub released: u64,
     /// Jobs whose claim was lost before their outcome was written.
     pub lost: u64,
+    /// True when it ended because it was told to stop.
+    pub stopped: bool,
     /// Seconds from start to end.
     pub seconds: f64,
 }
@@ -111,6 +113,7 @@ impl Engine {
         work.settle(true);
         let mut summary = work.summary;
         summary.seconds = work.started.elapsed().as_secs_f64();
+        summary.stopped = request.stop.load(Relaxed);
         result.and(flushed).map_err(|e| e.during("work"))?;
         Ok(summary)
     }

@@ -100,6 +100,8 @@ statements! {
     insert_jobs,
     /// One `{rows}` item of `insert_jobs`.
     insert_jobs_row,
+    /// How many of a row of ids belong to the jobs just created.
+    made_in_row,
     /// The ids of the jobs just created.
     made,
     /// Jobs created under a token before the connection was lost.

@@ -93,6 +93,8 @@ pub(super) const TEXTS: Texts = Texts {
         max_attempts, create_token, created_at) VALUES {rows}",
     insert_jobs_row: "(?,?,?,?,UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND,?,?,\
         COALESCE(?, UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND),?,?,UTC_TIMESTAMP(6))",
+    // By primary key; only the count leaves the server.
+    made_in_row: "SELECT COUNT(*) FROM {jobs} WHERE id BETWEEN ? AND ? AND create_token = ?",
     made: "SELECT id FROM {jobs} WHERE id >= ? AND create_token = ? ORDER BY id LIMIT ?",
     // create_token has no index (each index costs every job): the newest rows are looked through instead.
     made_before_loss: "SELECT id FROM {jobs} WHERE id > (SELECT MAX(id) FROM {jobs}) - 100000 AND create_token = ? ORDER BY id",

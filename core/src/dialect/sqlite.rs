@@ -155,6 +155,7 @@ pub(super) const TEXTS: Texts = Texts {
     insert_jobs: "INSERT INTO {jobs} (queue, job_key, unique_key, key_life, unique_until, priority, payload, ready_at, \
         max_attempts, create_token, created_at) VALUES {rows}",
     insert_jobs_row: concat!("(?,?,?,?,", now!(), " + ?,?,?,COALESCE(?, ", now!(), " + ?),?,?,", now!(), ")"),
+    made_in_row: "SELECT COUNT(*) FROM {jobs} WHERE id BETWEEN ? AND ? AND create_token = ?",
     made: "SELECT id FROM {jobs} WHERE id >= ? AND create_token = ? ORDER BY id LIMIT ?",
     made_before_loss: "SELECT id FROM {jobs} WHERE id > (SELECT MAX(id) FROM {jobs}) - 100000 AND create_token = ? ORDER BY id",
     plan_create: concat!(

@@ -87,7 +87,7 @@ impl Engine {
         let is_due = now - last >= 1_000_000;
         if is_due
             && self.shared.swept_at.compare_exchange(last, now, Relaxed, Relaxed).is_ok()
-            && let Err(error) = self.recover().await
+            && let Err(error) = self.sweep(false).await
         {
             log::debug!("recovery beside a claim: {error}");
         }

@@ -4,6 +4,7 @@
 //! one that comes second matches nothing.
 
 use super::finish::record;
+use super::run::Tries;
 use super::{Engine, Shared};
 use crate::dialect::Statements;
 use crate::driver::Session;
@@ -50,6 +51,11 @@ impl Engine {
     /// # Errors
     /// `Schema`, `Unavailable`. Contention with other sweepers is left to them.
     pub async fn recover(&self) -> Result<Recovered> {
+        self.sweep(true).await
+    }
+
+    /// As [`Engine::recover`]; without `is_patient`, one pass that leaves claims which others have locked for next time.
+    pub(super) async fn sweep(&self, is_patient: bool) -> Result<Recovered> {
         let mut total = Recovered::default();
         loop {
             let mut found: Vec<Expired> = self
@@ -61,19 +67,31 @@ impl Engine {
                 })
                 .await?;
             let seen = found.len();
+            let mut is_stuck = false;
             // Sweepers that start together go different ways.
             fastrand::shuffle(&mut found);
             for claim in &found {
-                match self
-                    .run("recover", async |shared, statements, session, _| expire(shared, statements, session, claim).await)
-                    .await
+                let step = async |shared: &Shared, statements: &Statements, session: &mut Session, _: Tries| match expire(
+                    shared, statements, session, claim,
+                )
+                .await
                 {
+                    Err(error) if error.kind() == ErrorKind::Contention && !is_patient => {
+                        session.rollback().await?;
+                        Ok(Recovered::default())
+                    }
+                    other => other,
+                };
+                match self.run("recover", step).await {
                     Ok(recovered) => total += recovered,
-                    Err(error) if error.kind() == ErrorKind::Contention => log::debug!("recover: {error}"),
+                    Err(error) if error.kind() == ErrorKind::Contention => {
+                        log::warn!("recover: the rows of claim {} are locked by others", claim.id);
+                        is_stuck = true;
+                    }
                     Err(error) => return Err(error),
                 }
             }
-            if seen < CLAIMS_A_PASS as usize {
+            if seen < CLAIMS_A_PASS as usize || is_stuck || !is_patient {
                 return Ok(total);
             }
         }

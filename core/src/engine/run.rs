@@ -8,27 +8,33 @@ use super::{Engine, Shared};
 use crate::dialect::Statements;
 use crate::driver::Session;
 use crate::error::{Error, ErrorKind, Result};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// Deadlocks and lock waits that are tried again.
+/// Deadlocks and lock waits that are tried again, and for how long at most: a row may be locked by a person for hours.
 const CONTENTION_TRIES: u32 = 30;
+const CONTENTION_TIME: Duration = Duration::from_secs(20);
 /// Pauses after lost connections.
 const RECONNECT_PAUSES: [Duration; 4] =
     [Duration::from_millis(20), Duration::from_millis(200), Duration::from_millis(800), Duration::from_secs(2)];
 
 /// Which attempt of a step this is.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Tries {
+    since: Instant,
     pub contention: u32,
     /// Attempts that ended with a lost connection: what they wrote is unknown.
     pub losses: u32,
 }
 
 impl Tries {
+    fn begin() -> Self {
+        Tries { since: Instant::now(), contention: 0, losses: 0 }
+    }
+
     /// The pause before the next attempt, or `None` when `error` must be reported.
-    pub(crate) fn next(&mut self, error: &Error) -> Option<Duration> {
+    fn next(&mut self, error: &Error) -> Option<Duration> {
         match error.kind() {
-            ErrorKind::Contention if self.contention < CONTENTION_TRIES => {
+            ErrorKind::Contention if self.contention < CONTENTION_TRIES && self.since.elapsed() < CONTENTION_TIME => {
                 self.contention += 1;
                 let longest = 2_000u64 << self.contention.min(6);
                 Some(Duration::from_micros(fastrand::u64(200..longest)))
@@ -51,7 +57,7 @@ impl Engine {
         mut step: impl AsyncFnMut(&Shared, &Statements, &mut Session, Tries) -> Result<T>,
     ) -> Result<T> {
         let shared = &self.shared;
-        let mut tries = Tries::default();
+        let mut tries = Tries::begin();
         loop {
             let attempt = async {
                 shared.check_process()?;

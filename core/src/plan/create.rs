@@ -78,6 +78,11 @@ pub(crate) fn insert(statements: &Statements, jobs: &[&NewJob], default_attempts
     Statement { sql: spread(&statements.insert_jobs, "{rows}", &statements.insert_jobs_row, jobs.len()), values }
 }
 
+pub(crate) fn made_in_row(statements: &Statements, first_id: i64, token: Uuid, count: usize) -> Statement {
+    let last_id = first_id + count as i64 - 1;
+    plain(&statements.made_in_row, vec![first_id.into(), last_id.into(), token.as_bytes().as_slice().into()])
+}
+
 pub(crate) fn made(statements: &Statements, first_id: i64, token: Uuid, count: usize) -> Statement {
     plain(&statements.made, vec![first_id.into(), token.as_bytes().as_slice().into(), Value::Int(count as i64)])
 }

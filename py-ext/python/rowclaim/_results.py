@@ -113,6 +113,8 @@ class Summary:
     lost: int
     #: Seconds from start to end.
     seconds: float
+    #: True when it ended because it was told to stop: a loop around ``work`` should end too.
+    stopped: bool = False
     #: The signal that asked it to stop, or None.
     stopped_by: int | None = None
 

@@ -14,5 +14,6 @@ mod migrate;
 mod operate;
 mod recover;
 mod scenarios;
+mod servers;
 mod statements;
 mod work;
