@@ -91,3 +91,37 @@ impl Backoff {
         wait
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The doubling never overflows into a short or negative wait, and jitter stays within base and cap.
+    #[test]
+    fn the_back_off_doubles_saturates_and_keeps_its_bounds() {
+        let mut backoff = Backoff { base: Duration::from_secs(1), cap: Duration::from_secs(3_600), jitter: false };
+        let expected = [(1, 1), (2, 2), (3, 4), (4, 8), (12, 2_048), (13, 3_600), (40, 3_600), (62, 3_600), (63, 3_600)];
+        let more = [(64, 3_600), (65, 3_600), (119, 3_600), (1 << 31, 3_600), (i64::MAX, 3_600), (0, 1), (i64::MIN, 1)];
+        for (attempt, seconds) in expected.into_iter().chain(more) {
+            assert_eq!(backoff.delay(attempt), Duration::from_secs(seconds), "attempt {attempt}");
+        }
+        backoff.jitter = true;
+        for attempt in 1..200 {
+            let wait = backoff.delay(attempt);
+            assert!(wait >= backoff.base && wait <= backoff.cap, "attempt {attempt}: {wait:?}");
+        }
+        let none = Backoff { base: Duration::ZERO, cap: Duration::ZERO, jitter: true };
+        assert_eq!(none.delay(5), Duration::ZERO);
+    }
+
+    #[test]
+    fn spans_and_instants_out_of_range_are_refused() {
+        for seconds in [-1.0, f64::NAN, f64::INFINITY, 1e12] {
+            assert!(span_from_seconds("delay", seconds).is_err(), "{seconds}");
+        }
+        for seconds in [f64::NAN, 1e15, -1e15] {
+            assert!(Timestamp::from_unix_seconds(seconds).is_err(), "{seconds}");
+        }
+        assert_eq!(Timestamp::from_unix_seconds(1_590_285_600.25).unwrap(), Timestamp(1_590_285_600_250_000));
+    }
+}

@@ -100,8 +100,7 @@ fn race(db: &Db, numbers: &Numbers) -> bool {
     }
     let seconds = since.elapsed().as_secs_f64();
     let done_once = audit.done_once();
-    let in_table =
-        db.number("SELECT COUNT(*) FROM {jobs} WHERE state = 'done' AND attempts = 1 AND lost = 0") as usize;
+    let in_table = db.number("SELECT COUNT(*) FROM {jobs} WHERE state = 'done' AND attempts = 1 AND lost = 0") as usize;
     let lost = numbers.jobs - db.number("SELECT COUNT(*) FROM {jobs} WHERE state = 'done'") as usize;
     let double_owners = audit.double_owners();
     println!(

@@ -198,6 +198,66 @@ every_database! {
         assert_eq!(db.raw().rows("SELECT state FROM {claims}")[0][0].as_deref(), Some("closed"));
     }
 
+    // 16
+    fn twenty_workers_over_rows_due_at_the_same_instant_meet_no_error(db) {
+        db.fill("q", 300);
+        let past = if db.is_sqlite() { "1000" } else { "'2001-01-01'" };
+        db.raw().run(&format!("UPDATE {{jobs}} SET ready_at = {past}"));
+        std::thread::scope(|scope| {
+            for _ in 0..20 {
+                let engine = db.another("");
+                scope.spawn(move || {
+                    let mut empty = 0;
+                    while empty < 3 {
+                        let claim = engine.claim(&ClaimRequest::new("q").limit(5)).unwrap();
+                        empty = if claim.is_empty() { empty + 1 } else { 0 };
+                        claim.complete_all().unwrap();
+                    }
+                });
+            }
+        });
+        assert_eq!(db.number("SELECT COUNT(*) FROM {jobs} WHERE state = 'done' AND attempts = 1"), 300);
+    }
+
+    // 17
+    fn producers_and_workers_meet_no_error(db) {
+        let until = std::time::Instant::now() + Duration::from_secs(3);
+        let (created, done): (usize, usize) = std::thread::scope(|scope| {
+            let producers: Vec<_> = (0..4)
+                .map(|number| {
+                    let engine = db.another("");
+                    scope.spawn(move || {
+                        let mut created = 0;
+                        while std::time::Instant::now() < until {
+                            let job = NewJob::new("q", "1").key(format!("{number}-{created}"));
+                            created += usize::from(!engine.create(&job).unwrap().exists);
+                        }
+                        created
+                    })
+                })
+                .collect();
+            let workers: Vec<_> = (0..6)
+                .map(|_| {
+                    let engine = db.another("");
+                    scope.spawn(move || {
+                        let mut done = 0;
+                        while std::time::Instant::now() < until {
+                            let claim = engine.claim(&ClaimRequest::new("q").limit(7)).unwrap();
+                            done += claim.complete_all().unwrap().len();
+                        }
+                        done
+                    })
+                })
+                .collect();
+            let sum = |threads: Vec<std::thread::ScopedJoinHandle<'_, usize>>| threads.into_iter().map(|t| t.join().unwrap()).sum();
+            (sum(producers), sum(workers))
+        });
+        let rest = db.engine.claim(&ClaimRequest::new("q").limit(10_000)).unwrap().complete_all().unwrap().len();
+        assert!(created > 100, "{created}");
+        assert_eq!(created, done + rest);
+        assert_eq!(db.number("SELECT COUNT(*) FROM {jobs} WHERE state = 'done' AND attempts = 1") as usize, created);
+    }
+
     fn threads_that_share_a_claim_get_each_row_once("heartbeat=0&lease=1", db) {
         db.fill("q", 2_000);
         let claim = db.claim(2_000);
@@ -232,6 +292,38 @@ every_database! {
             assert!(age[0][0].as_deref().unwrap().parse::<i64>().unwrap() < 5);
         }
         assert_eq!(db.claim(1).len(), 1);
+    }
+}
+
+// 20: in both shapes a worker lives through a lock that is held longer than its lock wait.
+#[test]
+fn a_row_that_is_locked_for_long_is_claimed_when_it_is_let_go() {
+    for kind in [Kind::MariaDb, Kind::MariaDbTokenUpdate, Kind::MySql] {
+        let Some(db) = Db::new(kind, "lock_timeout=1") else { continue };
+        let ids = db.fill("q", 1);
+        let mut raw = db.raw();
+        raw.run("BEGIN");
+        raw.rows(&format!("SELECT id FROM {{jobs}} WHERE id = {} FOR UPDATE", ids[0]));
+        std::thread::scope(|scope| {
+            let poller = scope.spawn(|| {
+                let mut empty = 0;
+                loop {
+                    let claim = db.engine.claim(&ClaimRequest::new("q")).unwrap();
+                    if !claim.is_empty() {
+                        assert_eq!(claim.rows()[0].attempts, 1);
+                        return empty;
+                    }
+                    empty += 1;
+                    std::thread::sleep(Duration::from_millis(50));
+                }
+            });
+            std::thread::sleep(Duration::from_millis(2_500));
+            assert!(!poller.is_finished());
+            raw.run("COMMIT");
+            let since = std::time::Instant::now();
+            poller.join().unwrap();
+            assert!(since.elapsed() < Duration::from_secs(5), "{}: {:?}", kind.name(), since.elapsed());
+        });
     }
 }
 

@@ -22,7 +22,8 @@ every_database! {
             std::thread::sleep(Duration::from_millis(20));
         }
         let found = found.expect("the row before the cursor was not found in three seconds");
-        assert!(found <= Duration::from_millis(1_300), "{found:?}");
+        // The second, and a slow machine's time for one more claim.
+        assert!(found <= Duration::from_millis(1_600), "{found:?}");
     }
 
     fn a_short_batch_goes_back_to_the_beginning_at_once("heartbeat=0", db) {
@@ -50,7 +51,7 @@ every_database! {
             if is_found {
                 break;
             }
-            assert!(since.elapsed() < Duration::from_millis(1_300));
+            assert!(since.elapsed() < Duration::from_millis(1_600), "{:?}", since.elapsed());
             std::thread::sleep(Duration::from_millis(20));
         }
     }
