@@ -23,6 +23,10 @@ pub(crate) fn mysql(error: mysql_async::Error) -> Error {
             | DriverError::MixedParams),
         ) => Error::new(ErrorKind::Unexpected, e.to_string()),
         My::Url(e) => Error::config(format!("DSN: {e}")),
+        // rustls speaks through invalid data: a certificate that cannot be checked, a handshake that fails.
+        My::Io(mysql_async::IoError::Io(e)) if e.kind() == std::io::ErrorKind::InvalidData && e.get_ref().is_some() => {
+            Error::config(format!("TLS: {e}")).dropping_connection()
+        }
         My::Io(mysql_async::IoError::Tls(e)) => Error::config(format!("TLS: {e}")).dropping_connection(),
         // Whatever else the driver says, this connection's state is unknown.
         other => Error::unavailable(format!("connection: {other}")),
@@ -47,6 +51,7 @@ fn mysql_server(code: u16, message: &str) -> Error {
             ErrorKind::Config,
             "the server's binlog_format is STATEMENT, which cannot replicate READ COMMITTED; set it to ROW".to_owned(),
         ),
+        3159 | 4159 => known(ErrorKind::Config, format!("{message}; use tls=verify")),
         1146 | 1054 => known(ErrorKind::Schema, format!("{message}; run `rowclaim migrate`")),
         1064 | 1149 | 1305 | 1235 => known(ErrorKind::Unsupported, said()),
         1153 => known(ErrorKind::Invalid, "payload too large for max_allowed_packet".to_owned()).dropping_connection(),

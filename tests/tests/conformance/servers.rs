@@ -186,3 +186,58 @@ fn ids_are_right_where_the_server_steps_by_more_than_one() {
         }
     }
 }
+
+/// A certificate for 127.0.0.1 and the authority that signed it, in PEM files.
+fn certificates(folder: &Path) {
+    let script = "
+        openssl req -x509 -newkey rsa:2048 -nodes -keyout ca.key -out ca.pem -days 2 -subj /CN=ca 2> /dev/null
+        openssl req -newkey rsa:2048 -nodes -keyout key.pem -out server.csr -subj /CN=127.0.0.1 2> /dev/null
+        printf 'subjectAltName=IP:127.0.0.1' > san
+        openssl x509 -req -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -out cert.pem -days 2 -extfile san 2> /dev/null
+        chmod -R a+rX .";
+    std::fs::create_dir_all(folder).unwrap();
+    let done = Command::new("sh").args(["-ec", script]).current_dir(folder).status().unwrap();
+    assert!(done.success(), "openssl made no certificates");
+}
+
+#[test]
+fn tls_is_checked_against_the_authority_and_refused_without_it() {
+    let folder = std::env::temp_dir().join(format!("rowclaim-tls-{}", std::process::id()));
+    certificates(&folder);
+    let file = |name: &str| folder.join(name).to_str().unwrap().to_owned();
+    let arguments = [
+        format!("--ssl-cert={}", file("cert.pem")),
+        format!("--ssl-key={}", file("key.pem")),
+        "--require-secure-transport=ON".to_owned(),
+    ];
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    // MySQL runs in a folder of its own that does not hold the files; it makes its own certificate, which nobody can check.
+    for (kind, arguments) in [(Kind::MariaDb, arguments.as_slice()), (Kind::MySql, &["--require-secure-transport=ON"])] {
+        let Some(own) = Own::start(kind, "tls", arguments) else { continue };
+        let connect = |options: &str| Engine::connect(&format!("{}?{options}", own.root));
+        let plain = connect("").err().unwrap();
+        assert_eq!(plain.kind(), ErrorKind::Config, "{plain}");
+        let unknown = connect("tls=verify").err().unwrap();
+        assert_eq!(unknown.kind(), ErrorKind::Config, "{unknown}");
+        assert!(unknown.message().contains("TLS"), "{unknown}");
+        connect("tls=insecure").unwrap().migrate().unwrap();
+        if kind == Kind::MariaDb {
+            connect(&format!("tls_ca={}", file("ca.pem"))).unwrap().create(&NewJob::new("q", "1")).unwrap();
+        }
+    }
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn a_unix_socket_is_a_way_to_the_server() {
+    for kind in Kind::SERVERS {
+        let Some(dsn) = kind.dsn() else { continue };
+        let socket = std::env::var(format!("ROWCLAIM_TEST_{}_SOCKET", kind.name().to_uppercase())).unwrap();
+        // A port where nobody listens shows that the socket is used.
+        let (_, database) = dsn.rsplit_once('/').unwrap();
+        let engine = Engine::connect(&format!("mysql://root@127.0.0.1:1/{database}?socket={socket}")).unwrap();
+        assert!(!engine.server_version().unwrap().is_empty());
+        let error = Engine::connect(&format!("mysql://root@127.0.0.1:1/{database}?socket=/no/such/socket")).err().unwrap();
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    }
+}
