@@ -47,7 +47,7 @@ impl Engine {
     pub fn with_config(config: Config) -> Result<Self> {
         let engine = Engine { config: Arc::new(config), is_closed: Arc::default() };
         let local = engine.local()?;
-        local.wait(local.engine.server_version())?;
+        local.wait(local.engine.server_version()).map_err(|e| e.during("connect"))?;
         Ok(engine)
     }
 

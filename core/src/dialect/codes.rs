@@ -28,8 +28,19 @@ pub(crate) fn mysql(error: mysql_async::Error) -> Error {
             Error::config(format!("TLS: {e}")).dropping_connection()
         }
         My::Io(mysql_async::IoError::Tls(e)) => Error::config(format!("TLS: {e}")).dropping_connection(),
+        My::Io(mysql_async::IoError::Io(e)) => Error::unavailable(format!("the connection is lost: {e}")),
         // Whatever else the driver says, this connection's state is unknown.
         other => Error::unavailable(format!("connection: {other}")),
+    }
+}
+
+/// As [`mysql`] for a connection that is being opened.
+pub(crate) fn unreachable(error: mysql_async::Error, address: &str) -> Error {
+    match error {
+        mysql_async::Error::Io(mysql_async::IoError::Io(e)) if e.kind() != std::io::ErrorKind::InvalidData => {
+            Error::unavailable(format!("cannot reach {address}: {e}"))
+        }
+        other => mysql(other),
     }
 }
 

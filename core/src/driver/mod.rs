@@ -76,7 +76,7 @@ impl Driver {
                 faults: config.faults.clone(),
             })
         };
-        within(config.connect_timeout, "the server did not answer within connect_timeout", opening).await
+        within(config.connect_timeout, "cannot reach the server: no answer within connect_timeout", opening).await
     }
 }
 

@@ -13,6 +13,8 @@ use time::{Date, Month, OffsetDateTime, PrimitiveDateTime, Time};
 
 pub(crate) struct Driver {
     opts: Opts,
+    /// Where the server is, for messages.
+    address: String,
     statement_timeout: Duration,
 }
 
@@ -47,11 +49,13 @@ impl Driver {
             .max_allowed_packet(Some(1 << 30))
             .wait_timeout(Some(28_800))
             .setup(setup);
-        Ok(Driver { opts: opts.into(), statement_timeout: config.statement_timeout })
+        let address = target.socket.clone().unwrap_or_else(|| format!("{}:{}", target.host, target.port));
+        Ok(Driver { opts: opts.into(), address, statement_timeout: config.statement_timeout })
     }
 
     pub(super) async fn open(&self, lock_timeout: Duration) -> Result<Session> {
-        let mut connection = Conn::new(self.opts.clone()).await.map_err(codes::mysql)?;
+        let unreachable = |error: mysql_async::Error| codes::unreachable(error, &self.address);
+        let mut connection = Conn::new(self.opts.clone()).await.map_err(unreachable)?;
         let seconds = lock_timeout.as_secs().max(1);
         connection.query_drop(format!("SET innodb_lock_wait_timeout = {seconds}")).await.map_err(codes::mysql)?;
         let answer: Option<(Vec<u8>, u64)> =

@@ -150,7 +150,12 @@ async fn take(
         return Ok(None);
     }
     let ids: Ids = jobs.iter().map(|job| job.id).collect();
-    let id = session.execute(&plan::insert_claim(statements, claim, &ids)).await?.last_id;
+    let inserted = session.execute(&plan::insert_claim(statements, claim, &ids)).await.map_err(|error| match error.kind() {
+        // The COMMIT of a lost connection arrived after we had looked for it: look again.
+        ErrorKind::Duplicate => Error::new(ErrorKind::Contention, "the claim was committed meanwhile"),
+        _ => error,
+    });
+    let id = inserted?.last_id;
     let mut matched = 0;
     for chunk in ids.chunks() {
         matched += session.execute(&plan::mark(statements, &chunk, id)).await?.matched;

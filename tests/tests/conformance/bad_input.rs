@@ -46,6 +46,7 @@ fn a_dead_server_is_unavailable_and_named_soon() {
     let error = refused("mysql://root:hush@127.0.0.1:1/x");
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     assert!(error.is_retryable());
+    assert!(error.to_string().starts_with("connect: cannot reach 127.0.0.1:1: "), "{error}");
     // A server that accepts and never answers.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = silent.local_addr().unwrap().port();
