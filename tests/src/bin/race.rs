@@ -33,7 +33,7 @@ fn main() {
         }
     }
     let mut is_good = true;
-    for kind in [Kind::Sqlite, Kind::MariaDb, Kind::MySql] {
+    for kind in [Kind::Sqlite, Kind::MariaDb, Kind::MariaDbTokenUpdate, Kind::MySql] {
         if !kinds.is_empty() && !kinds.iter().any(|name| name == kind.name()) {
             continue;
         }
