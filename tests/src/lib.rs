@@ -13,6 +13,7 @@ use rowclaim::blocking::Engine;
 use rowclaim::{ClaimRequest, Config, NewJob};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// A kind of database under test. The second MariaDB is one that is told to have no SKIP LOCKED.
@@ -67,6 +68,8 @@ pub struct Db {
     /// DSN with the prefix and the options of the test.
     pub dsn: String,
     folder: Option<PathBuf>,
+    /// The second engines, closed with the test: a process keeps its engines' connections otherwise.
+    others: Mutex<Vec<Engine>>,
 }
 
 impl Db {
@@ -90,13 +93,15 @@ impl Db {
         let dsn = format!("{base}?prefix={prefix}{shape}{more}");
         let (engine, faults) = connect(&dsn);
         engine.migrate().unwrap();
-        Some(Db { kind, engine, faults, prefix, dsn, folder })
+        Some(Db { kind, engine, faults, prefix, dsn, folder, others: Mutex::default() })
     }
 
     /// A second engine in this process, as another process would have it.
     pub fn another(&self, options: &str) -> Engine {
         let number = NEXT.fetch_add(1, Relaxed);
-        connect(&format!("{}&worker=other{number}&{options}", self.dsn)).0
+        let engine = connect(&format!("{}&worker=other{number}&{options}", self.dsn)).0;
+        self.others.lock().unwrap_or_else(PoisonError::into_inner).push(engine.clone());
+        engine
     }
 
     /// Raw SQL on the same database; `{jobs}`, `{claims}`, `{attempts}` are filled in.
@@ -151,7 +156,10 @@ fn connect(dsn: &str) -> (Engine, rowclaim::faults::Faults) {
 
 impl Drop for Db {
     fn drop(&mut self) {
-        let _ = self.engine.close(Duration::from_secs(2));
+        let others = std::mem::take(&mut *self.others.lock().unwrap_or_else(PoisonError::into_inner));
+        for engine in others.iter().chain([&self.engine]) {
+            let _ = engine.close(Duration::from_secs(2));
+        }
         if std::thread::panicking() {
             eprintln!("{}", self.dump());
             return;
