@@ -235,7 +235,9 @@ def make_template(program: Program, template: Path, folder: Path) -> None:
             enter = entering(program, folder, dies_with_us=True)
         else:
             command = [find_executable("mariadb-install-db"), "--no-defaults", f"--datadir={data}"]
-            command += ["--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve", f"--extra-file={users}"]
+            command += ["--auth-root-authentication-method=normal", "--skip-test-db", f"--extra-file={users}"]
+            # The host's own name need not resolve (a container without /etc/hosts).
+            command += ["--skip-name-resolve"]
             command += [f"--user={user.pw_name}"] if user else []
             enter = None
         done = subprocess.run(
