@@ -237,7 +237,7 @@ def make_template(program: Program, template: Path, folder: Path) -> None:
             command = [find_executable("mariadb-install-db"), "--no-defaults", f"--datadir={data}"]
             command += ["--auth-root-authentication-method=normal", "--skip-test-db", f"--extra-file={users}"]
             # The host's own name need not resolve (a container without /etc/hosts).
-            command += ["--skip-name-resolve"]
+            command += ["--skip-name-resolve", "--force"]
             command += [f"--user={user.pw_name}"] if user else []
             enter = None
         done = subprocess.run(
