@@ -47,17 +47,22 @@ impl Raw {
     }
 
     pub fn rows(&mut self, sql: &str) -> Rows {
+        self.try_rows(sql).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// As [`Raw::rows`]; the server's refusal as text.
+    pub fn try_rows(&mut self, sql: &str) -> Result<Rows, String> {
         let sql = self.names.fill(sql);
         match &mut self.connection {
             Connection::MySql { runtime, connection } => {
                 let rows: Vec<mysql_async::Row> =
-                    runtime.block_on(connection.query(&sql)).unwrap_or_else(|error| panic!("{error}: {sql}"));
+                    runtime.block_on(connection.query(&sql)).map_err(|error| format!("{error}: {sql}"))?;
                 let text = |value: mysql_async::Value| match value {
                     mysql_async::Value::NULL => None,
                     mysql_async::Value::Bytes(bytes) => Some(String::from_utf8_lossy(&bytes).into_owned()),
                     other => Some(other.as_sql(true)),
                 };
-                rows.into_iter().map(|row| row.unwrap().into_iter().map(text).collect()).collect()
+                Ok(rows.into_iter().map(|row| row.unwrap().into_iter().map(text).collect()).collect())
             }
             Connection::Sqlite(connection) => {
                 let mut statement = connection.prepare(&sql).unwrap_or_else(|error| panic!("{error}: {sql}"));
@@ -75,7 +80,7 @@ impl Raw {
                     };
                     answer.push((0..columns).map(text).collect());
                 }
-                answer
+                Ok(answer)
             }
         }
     }
