@@ -155,6 +155,14 @@ statements! {
     prune_attempts,
 }
 
+/// The database's clock as an expression, for the migrations' own bookkeeping.
+pub(crate) fn clock(flavor: Flavor) -> &'static str {
+    match flavor {
+        Flavor::MySql => mysql::NOW,
+        Flavor::Sqlite => sqlite::NOW,
+    }
+}
+
 impl Statements {
     /// The statements of `flavor` for a claim shape, with the table names filled in.
     pub(crate) fn new(flavor: Flavor, shape: ClaimShape, names: &Names) -> Self {

@@ -5,6 +5,8 @@
 
 use super::Texts;
 
+pub(super) const NOW: &str = "UTC_TIMESTAMP(6)";
+
 pub(super) const TEXTS: Texts = Texts {
     probe_skip_locked: "SELECT id FROM {jobs} WHERE id = 0 FOR UPDATE SKIP LOCKED",
 

@@ -12,6 +12,8 @@ macro_rules! now {
     };
 }
 
+pub(super) const NOW: &str = now!();
+
 pub(super) const TEXTS: Texts = Texts {
     probe_skip_locked: "SELECT id FROM {jobs} WHERE id = 0",
 

@@ -1,6 +1,7 @@
 //! Making and upgrading the tables, under a lock, as often as anyone likes.
 
 use super::{Engine, Shared};
+use crate::dialect;
 use crate::driver::Session;
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::plain;
@@ -41,17 +42,10 @@ impl Engine {
 
 /// What tells the engine that a hand-made schema is complete.
 fn ledger_rows(shared: &Shared) -> String {
-    let now = now_sql(shared.flavor());
+    let now = dialect::clock(shared.flavor());
     let rows = shared.flavor().migrations().iter();
     let rows: Vec<String> = rows.map(|m| format!("({}, '{}', {now})", m.version, m.name)).collect();
     shared.names.fill(&format!("INSERT INTO {{schema}} (version, name, applied_at) VALUES {}", rows.join(", ")))
-}
-
-fn now_sql(flavor: Flavor) -> &'static str {
-    match flavor {
-        Flavor::MySql => "UTC_TIMESTAMP(6)",
-        Flavor::Sqlite => "CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000",
-    }
 }
 
 async fn version(shared: &Shared, session: &mut Session) -> Result<i64> {
@@ -150,7 +144,7 @@ async fn steps(shared: &Shared, session: &mut Session) -> Result<Migrated> {
         for sql in Names::statements(&shared.names, migration.text) {
             session.run_text(&sql).await?;
         }
-        let sql = format!("INSERT INTO {{schema}} (version, name, applied_at) VALUES (?, ?, {})", now_sql(flavor));
+        let sql = format!("INSERT INTO {{schema}} (version, name, applied_at) VALUES (?, ?, {})", dialect::clock(flavor));
         let values: Vec<Value> = vec![migration.version.into(), migration.name.into()];
         session.execute(&plain(&shared.names.fill(&sql), values)).await?;
         log::info!("applied migration {} {}", migration.version, migration.name);
