@@ -4,8 +4,13 @@
 //! The one thing to know: `valid_until` is on the process's CLOCK_BOOTTIME and is set before a request
 //! is sent, so it errs towards "no longer valid".
 
+use crate::error::{Error, Result};
+use crate::job::check_queue;
+use crate::plan::claim::NewClaim;
+use crate::plan::table::Table;
 use crate::time::{boottime, micros};
-use crate::{error::Error, error::Result, job::check_queue};
+use crate::value::Value;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 use uuid::Uuid;
@@ -58,19 +63,25 @@ impl ClaimRequest {
         if !(1..=MAX_LIMIT).contains(&self.limit) {
             return Err(Error::invalid(format!("limit must be from 1 to {MAX_LIMIT}, not {}", self.limit)));
         }
-        let lease = self.lease.unwrap_or(default_lease);
-        if lease < Duration::from_secs(1) || lease > Duration::from_secs(31_536_000) {
-            return Err(Error::invalid("lease must be from 1 second to 1 year"));
-        }
-        if self.max_run.is_some_and(|max_run| max_run < lease) {
-            return Err(Error::invalid("max_run must not be shorter than the lease"));
-        }
-        if let Some((k, n)) = self.partition
-            && !(n >= 1 && (0..n).contains(&k))
-        {
-            return Err(Error::invalid("partition must be (k, n) with 0 <= k < n"));
-        }
-        Ok(())
+        check_lease(self.lease.unwrap_or(default_lease), self.max_run)?;
+        check_partition(self.partition)
+    }
+}
+
+pub(crate) fn check_lease(lease: Duration, max_run: Option<Duration>) -> Result<()> {
+    if lease < Duration::from_secs(1) || lease > Duration::from_secs(31_536_000) {
+        return Err(Error::invalid("lease must be from 1 second to 1 year"));
+    }
+    if max_run.is_some_and(|max_run| max_run < lease) {
+        return Err(Error::invalid("max_run must not be shorter than the lease"));
+    }
+    Ok(())
+}
+
+pub(crate) fn check_partition(partition: Option<(i64, i64)>) -> Result<()> {
+    match partition {
+        Some((k, n)) if !(n >= 1 && (0..n).contains(&k)) => Err(Error::invalid("partition must be (k, n) with 0 <= k < n")),
+        _ => Ok(()),
     }
 }
 
@@ -79,6 +90,13 @@ impl ClaimRequest {
 pub enum Outcome {
     /// Done.
     Complete,
+    /// Done, and columns of the same row set in the same write; rows of mapped tables only.
+    CompleteWith {
+        /// Columns and their values.
+        set: Vec<(String, Value)>,
+        /// Rows that recur: not handed out again before this has gone by.
+        delay: Option<Duration>,
+    },
     /// Failed: it comes back after the back-off, or is dead when its attempts are used up.
     Fail {
         /// What went wrong; cut to 4,000 characters.
@@ -102,10 +120,21 @@ pub enum Finish {
     Lost,
 }
 
+/// What a claim holds.
+#[derive(Debug)]
+pub(crate) enum HeldRows {
+    /// Jobs of the own table.
+    Jobs,
+    /// Rows of a mapped table, by position.
+    Rows { table: Arc<Table>, keys: Vec<Value> },
+}
+
 /// The part of a claim that outlives its handle: the heartbeat's and the writers' view.
 #[derive(Debug)]
 pub(crate) struct ClaimState {
+    /// Its row in the claims table; below 0 for a claim that has none.
     pub id: i64,
+    pub held: HeldRows,
     pub token: Uuid,
     pub worker: String,
     pub lease: Duration,
@@ -131,7 +160,7 @@ impl Tally {
     pub(crate) fn count(&self, outcome: &Outcome, finish: Finish) {
         let counter = match (finish, outcome) {
             (Finish::Lost, _) => &self.lost,
-            (_, Outcome::Complete) => &self.completed,
+            (_, Outcome::Complete | Outcome::CompleteWith { .. }) => &self.completed,
             (_, Outcome::Fail { .. }) => &self.failed,
             (_, Outcome::Release { .. }) => &self.released,
         };
@@ -140,9 +169,10 @@ impl Tally {
 }
 
 impl ClaimState {
-    pub(crate) fn new(id: i64, made: &crate::plan::claim::NewClaim, rows: usize, started: i64) -> Self {
+    pub(crate) fn new(id: i64, made: &NewClaim, held: HeldRows, rows: usize, started: i64) -> Self {
         let state = ClaimState {
             id,
+            held,
             token: made.token,
             worker: made.worker.clone(),
             lease: made.lease,
@@ -172,6 +202,11 @@ impl ClaimState {
         }
         let left = self.valid_until.load(Relaxed).saturating_sub(boottime());
         Duration::from_micros(u64::try_from(left).unwrap_or(0))
+    }
+
+    /// No renewal counts any more.
+    pub(crate) fn is_past_max_run(&self) -> bool {
+        self.max_until.is_some_and(|max| boottime() >= max)
     }
 
     pub(crate) fn is_lost(&self) -> bool {

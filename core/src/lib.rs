@@ -22,18 +22,24 @@ mod error;
 pub mod faults;
 mod ident;
 mod job;
+mod mapping;
 mod plan;
+mod row;
 mod time;
 mod value;
 
 pub use claim::{ClaimRequest, Finish, MAX_LIMIT, Outcome};
 pub use config::{ClaimShape, Config};
+pub use engine::table::{MappedTable, TableRecord};
 pub use engine::{Count, Engine, JobFilter, Migrated, PruneRequest, Pruned, QueueStats, Recovered, Stats};
 pub use error::{Error, ErrorKind, Result};
 pub use ident::Prefix;
 pub use job::{Attempt, ClaimedJob, Created, JobRow, JobState, MAX_KEY, MAX_QUEUE, NewJob, Unique};
+pub use mapping::{Mapping, MaxAttempts, Unit};
 pub use plan::create::{Binding, PlannedStatement};
+pub use row::{ClaimedRow, Columns, Filters, RowClaimRequest, RowFilter};
 pub use time::{Backoff, Timestamp, span_from_seconds};
+pub use value::Value;
 
 /// The README's Rust blocks are doc tests.
 #[cfg(doctest)]

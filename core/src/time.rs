@@ -4,7 +4,49 @@
 //! The one clock read here is CLOCK_BOOTTIME, for the deadline guard; it runs on through SIGSTOP and suspend.
 
 use crate::error::{Error, Result};
+use jiff::SignedDuration;
+use jiff::civil::{DateTime, date};
+use jiff::tz::TimeZone;
 use std::time::Duration;
+
+const EPOCH: DateTime = date(1970, 1, 1).at(0, 0, 0, 0);
+
+/// The zone of DATETIME columns: `UTC`, an offset such as `+08:00`, or a name such as `Asia/Shanghai`.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Zone(TimeZone);
+
+impl Zone {
+    /// # Errors
+    /// `Config` for a text that is neither.
+    pub(crate) fn parse(text: &str) -> Result<Self> {
+        let unknown =
+            || Error::config(format!("zone {text} is neither an offset such as +08:00 nor a name such as Asia/Shanghai"));
+        let zone = match text.as_bytes() {
+            [b'+' | b'-', h1, h2, b':', m1, m2] if [h1, h2, m1, m2].iter().all(|digit| digit.is_ascii_digit()) => {
+                let number = |tens: &u8, ones: &u8| i32::from(tens - b'0') * 10 + i32::from(ones - b'0');
+                let seconds = number(h1, h2) * 3_600 + number(m1, m2) * 60;
+                let signed = if text.starts_with('-') { -seconds } else { seconds };
+                if number(m1, m2) > 59 || seconds > 14 * 3_600 {
+                    return Err(unknown());
+                }
+                TimeZone::fixed(jiff::tz::Offset::from_seconds(signed).map_err(|_| unknown())?)
+            }
+            b"UTC" | b"Z" => TimeZone::UTC,
+            _ => TimeZone::get(text).map_err(|_| unknown())?,
+        };
+        Ok(Zone(zone))
+    }
+
+    /// Seconds from UTC of a zone that never changes.
+    pub(crate) fn fixed_offset(&self) -> Option<i32> {
+        self.0.to_fixed_offset().ok().map(jiff::tz::Offset::seconds)
+    }
+
+    /// Seconds from UTC at an instant.
+    pub(crate) fn offset_at(&self, at: Timestamp) -> i32 {
+        jiff::Timestamp::from_microsecond(at.0).map_or(0, |at| self.0.to_offset(at).seconds())
+    }
+}
 
 /// An instant on the database's clock: microseconds since 1970-01-01T00:00Z.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -26,6 +68,19 @@ impl Timestamp {
             return Err(Error::invalid("run_at is outside of the years 1000 to 9999"));
         }
         Ok(Timestamp(micros.round() as i64))
+    }
+
+    /// The calendar form at an offset from UTC in seconds; `None` outside of the years 1000 to 9999.
+    pub(crate) fn civil(self, offset: i32) -> Option<DateTime> {
+        let shifted = self.0.checked_add(i64::from(offset) * 1_000_000)?;
+        let civil = EPOCH.checked_add(SignedDuration::from_micros(shifted)).ok()?;
+        (1_000..=9_999).contains(&civil.year()).then_some(civil)
+    }
+
+    /// The instant of a calendar form at an offset from UTC in seconds.
+    pub(crate) fn of_civil(civil: DateTime, offset: i32) -> Self {
+        let micros = i64::try_from(civil.duration_since(EPOCH).as_micros()).unwrap_or(i64::MAX);
+        Timestamp(micros.saturating_sub(i64::from(offset) * 1_000_000))
     }
 
     /// Seconds since 1970 (UTC), broken.

@@ -3,14 +3,40 @@
 use crate::error::{Error, Result};
 use crate::time::Timestamp;
 
-/// A bound value, or one that was read.
+/// A value of a column: bound, or read.
+///
+/// What is bound to a column of a mapped table is first converted to the column's type, or refused.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Value {
+#[non_exhaustive]
+pub enum Value {
+    /// NULL.
     Null,
+    /// A whole number.
     Int(i64),
+    /// A whole number above 2^63 - 1, of a column without sign.
+    UInt(u64),
+    /// A binary fraction.
+    Float(f64),
+    /// A decimal fraction, digit for digit.
+    Decimal(String),
+    /// Text.
     Text(String),
+    /// Bytes.
     Bytes(Vec<u8>),
+    /// A date, a time or both, as it is stored: in the column's own zone.
+    Moment(String),
+    /// An instant.
     At(Timestamp),
+}
+
+impl Value {
+    /// The text of a text, a decimal fraction or a moment.
+    pub fn as_text(&self) -> Option<&str> {
+        match self {
+            Value::Text(text) | Value::Decimal(text) | Value::Moment(text) => Some(text),
+            _ => None,
+        }
+    }
 }
 
 impl From<i64> for Value {
@@ -69,7 +95,7 @@ impl Row {
 
     pub(crate) fn text(&self, column: usize) -> Result<String> {
         match self.at(column)? {
-            Value::Text(text) => Ok(text.clone()),
+            Value::Text(text) | Value::Moment(text) | Value::Decimal(text) => Ok(text.clone()),
             Value::Bytes(bytes) => {
                 String::from_utf8(bytes.clone()).map_err(|_| Error::decode(format!("column {column} is not UTF-8")))
             }
@@ -86,6 +112,19 @@ impl Row {
             }
             _ => Err(Error::decode(format!("column {column} is not text"))),
         }
+    }
+
+    pub(crate) fn bytes(&self, column: usize) -> Result<Vec<u8>> {
+        match self.at(column)? {
+            Value::Bytes(bytes) => Ok(bytes.clone()),
+            Value::Text(text) => Ok(text.clone().into_bytes()),
+            _ => Err(Error::decode(format!("column {column} is not bytes"))),
+        }
+    }
+
+    /// The value itself; the column is NULL afterwards.
+    pub(crate) fn take(&mut self, column: usize) -> Value {
+        self.0.get_mut(column).map_or(Value::Null, |value| std::mem::replace(value, Value::Null))
     }
 
     pub(crate) fn time(&self, column: usize) -> Result<Timestamp> {

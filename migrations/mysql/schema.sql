@@ -37,6 +37,7 @@ CREATE TABLE IF NOT EXISTS {claims} (
   closed_at   DATETIME(6)    NULL,
   job_count   INT            NOT NULL,
   job_ids     MEDIUMTEXT     CHARACTER SET ascii COLLATE ascii_bin NOT NULL COMMENT 'runs: 1-100,105',
+  table_id    BIGINT         NULL     COMMENT 'the mapped table; NULL for jobs',
   PRIMARY KEY (id),
   UNIQUE KEY token (token),
   KEY lease (state, lease_until)
@@ -46,13 +47,26 @@ CREATE TABLE IF NOT EXISTS {attempts} (
   id         BIGINT       NOT NULL AUTO_INCREMENT,
   job_id     BIGINT       NOT NULL,
   fence      BIGINT       NOT NULL,
-  outcome    ENUM('failed','lost','released') NOT NULL,
+  outcome    ENUM('failed','lost','released','completed') NOT NULL,
   final      TINYINT      NOT NULL DEFAULT 0 COMMENT '1: the job was dead after it',
   worker     VARCHAR(191) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
   claimed_at DATETIME(6)  NULL,
   ended_at   DATETIME(6)  NOT NULL,
   error      TEXT         CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NULL,
+  claim_id   BIGINT       NULL,
+  row_key    VARBINARY(766) NULL COMMENT 'of a row of a mapped table; job_id is 0 then',
   PRIMARY KEY (id),
   KEY job (job_id, fence),
-  KEY final (final, id)
+  KEY final (final, id),
+  KEY claim (claim_id)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4;
+
+CREATE TABLE IF NOT EXISTS {tables} (
+  id         BIGINT         NOT NULL AUTO_INCREMENT,
+  digest     BINARY(16)     NOT NULL COMMENT 'of name and mapping: the same mapping is recorded once',
+  name       VARBINARY(255) NOT NULL,
+  mapping    TEXT           CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL COMMENT 'JSON',
+  created_at DATETIME(6)    NOT NULL,
+  PRIMARY KEY (id),
+  UNIQUE KEY digest (digest)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4;

@@ -35,7 +35,8 @@ CREATE TABLE IF NOT EXISTS {claims} (
   state       TEXT    NOT NULL DEFAULT 'open' CHECK (state IN ('open','closed','expired')),
   closed_at   INTEGER,
   job_count   INTEGER NOT NULL,
-  job_ids     TEXT    NOT NULL
+  job_ids     TEXT    NOT NULL,
+  table_id    INTEGER
 );
 CREATE INDEX IF NOT EXISTS {lease} ON {claims} (state, lease_until);
 
@@ -43,12 +44,23 @@ CREATE TABLE IF NOT EXISTS {attempts} (
   id         INTEGER PRIMARY KEY AUTOINCREMENT,
   job_id     INTEGER NOT NULL,
   fence      INTEGER NOT NULL,
-  outcome    TEXT    NOT NULL CHECK (outcome IN ('failed','lost','released')),
+  outcome    TEXT    NOT NULL CHECK (outcome IN ('failed','lost','released','completed')),
   final      INTEGER NOT NULL DEFAULT 0,
   worker     TEXT    NOT NULL,
   claimed_at INTEGER,
   ended_at   INTEGER NOT NULL,
-  error      TEXT
+  error      TEXT,
+  claim_id   INTEGER,
+  row_key    TEXT
 );
 CREATE INDEX IF NOT EXISTS {job} ON {attempts} (job_id, fence);
 CREATE INDEX IF NOT EXISTS {final} ON {attempts} (final, id);
+CREATE INDEX IF NOT EXISTS {claim} ON {attempts} (claim_id);
+
+CREATE TABLE IF NOT EXISTS {tables} (
+  id         INTEGER PRIMARY KEY AUTOINCREMENT,
+  digest     BLOB    NOT NULL UNIQUE,
+  name       TEXT    NOT NULL,
+  mapping    TEXT    NOT NULL,
+  created_at INTEGER NOT NULL
+);

@@ -23,8 +23,14 @@ pub struct Migration {
     pub text: &'static str,
 }
 
-const MYSQL: &[Migration] = &[Migration { version: 1, name: "jobs", text: include_str!("../mysql/0001_jobs.sql") }];
-const SQLITE: &[Migration] = &[Migration { version: 1, name: "jobs", text: include_str!("../sqlite/0001_jobs.sql") }];
+const MYSQL: &[Migration] = &[
+    Migration { version: 1, name: "jobs", text: include_str!("../mysql/0001_jobs.sql") },
+    Migration { version: 2, name: "tables", text: include_str!("../mysql/0002_tables.sql") },
+];
+const SQLITE: &[Migration] = &[
+    Migration { version: 1, name: "jobs", text: include_str!("../sqlite/0001_jobs.sql") },
+    Migration { version: 2, name: "tables", text: include_str!("../sqlite/0002_tables.sql") },
+];
 
 impl Flavor {
     /// All steps, oldest first.
@@ -41,6 +47,15 @@ impl Flavor {
             Flavor::MySql => include_str!("../mysql/schema.sql"),
             Flavor::Sqlite => include_str!("../sqlite/schema.sql"),
         }
+    }
+
+    /// A name as an identifier: the one place where names get their quotes.
+    pub fn quote(self, name: &str) -> String {
+        let mark = match self {
+            Flavor::MySql => '`',
+            Flavor::Sqlite => '"',
+        };
+        format!("{mark}{}{mark}", name.replace(mark, &format!("{mark}{mark}")))
     }
 
     /// The newest version this code knows.
@@ -72,22 +87,21 @@ pub struct Names {
 impl Names {
     /// Names under `prefix` (`rowclaim_` unless configured otherwise), quoted for `flavor`.
     pub fn new(flavor: Flavor, prefix: &str) -> Self {
-        let quote = match flavor {
-            Flavor::MySql => '`',
-            Flavor::Sqlite => '"',
-        };
         let pairs = [
             ("{jobs}", "jobs"),
             ("{claims}", "claims"),
             ("{attempts}", "attempts"),
+            ("{attempts_new}", "attempts_new"),
+            ("{tables}", "tables"),
             ("{schema}", "schema"),
             ("{pick}", "jobs_pick"),
             ("{unique}", "jobs_unique_key"),
             ("{lease}", "claims_lease"),
             ("{job}", "attempts_job"),
             ("{final}", "attempts_final"),
+            ("{claim}", "attempts_claim"),
         ]
-        .map(|(place, name)| (place, format!("{quote}{prefix}{name}{quote}")))
+        .map(|(place, name)| (place, flavor.quote(&format!("{prefix}{name}"))))
         .to_vec();
         Names { pairs }
     }

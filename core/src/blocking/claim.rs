@@ -4,11 +4,13 @@
 //! handed out and not finished stay with the claim until its lease ends.
 
 use super::registry::Local;
-use crate::claim::{ClaimState, Finish, Outcome};
+use crate::claim::{ClaimState, Finish, HeldRows, Outcome};
 use crate::engine::Claimed;
 use crate::error::{Error, Result};
 use crate::job::ClaimedJob;
 use crate::plan::finish::Held;
+use crate::row::ClaimedRow;
+use crate::value::Value;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -62,10 +64,29 @@ impl Steps {
     }
 }
 
-struct Core {
+/// What a claim can hold: jobs of the own table, or rows of a mapped one.
+pub trait Claimable {
+    /// What a finish needs to know: id or place, fence, attempts, most attempts.
+    #[doc(hidden)]
+    fn control(&self) -> (i64, i64, i64, i64);
+}
+
+impl Claimable for ClaimedJob {
+    fn control(&self) -> (i64, i64, i64, i64) {
+        (self.id, self.fence, self.attempts, self.max_attempts)
+    }
+}
+
+impl Claimable for ClaimedRow {
+    fn control(&self) -> (i64, i64, i64, i64) {
+        (i64::try_from(self.position).unwrap_or(i64::MAX), self.fence, self.attempts, self.max_attempts.unwrap_or(i64::MAX))
+    }
+}
+
+struct Core<R: Claimable> {
     /// `None` for an empty claim.
     owned: Option<Owned>,
-    jobs: Vec<Arc<ClaimedJob>>,
+    jobs: Vec<Arc<R>>,
     steps: Mutex<Steps>,
 }
 
@@ -74,34 +95,51 @@ struct Owned {
     state: Arc<ClaimState>,
 }
 
-/// A batch of jobs with one token and one lease. Handles share it; none of them crosses a fork.
-#[derive(Clone)]
-pub struct Claim {
-    core: Arc<Core>,
+/// A batch of jobs, or of rows of a mapped table, with one token and one lease. Handles share it; none crosses a fork.
+pub struct Claim<R: Claimable = ClaimedJob> {
+    core: Arc<Core<R>>,
 }
 
-/// One job of a claim.
-#[derive(Clone)]
-pub struct Job {
-    core: Arc<Core>,
+/// One job, or one row of a mapped table, of a claim.
+pub struct Job<R: Claimable = ClaimedJob> {
+    core: Arc<Core<R>>,
     index: usize,
-    row: Arc<ClaimedJob>,
+    row: Arc<R>,
 }
 
-impl std::ops::Deref for Job {
-    type Target = ClaimedJob;
-    fn deref(&self) -> &ClaimedJob {
+/// One row of a mapped table of a claim.
+pub type Row = Job<ClaimedRow>;
+
+impl<R: Claimable> Clone for Claim<R> {
+    fn clone(&self) -> Self {
+        Claim { core: Arc::clone(&self.core) }
+    }
+}
+
+impl<R: Claimable> Clone for Job<R> {
+    fn clone(&self) -> Self {
+        Job { core: Arc::clone(&self.core), index: self.index, row: Arc::clone(&self.row) }
+    }
+}
+
+impl<R: Claimable> std::ops::Deref for Job<R> {
+    type Target = R;
+    fn deref(&self) -> &R {
         &self.row
     }
 }
 
-impl Core {
+impl<R: Claimable> Core<R> {
     fn steps(&self) -> std::sync::MutexGuard<'_, Steps> {
         self.steps.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn held(&self, indexes: &[usize]) -> Vec<Held> {
-        indexes.iter().filter_map(|index| self.jobs.get(*index)).map(|job| Held::from(job.as_ref())).collect()
+        let held = |job: &Arc<R>| {
+            let (id, fence, attempts, max_attempts) = job.control();
+            Held { id, fence, attempts, max_attempts }
+        };
+        indexes.iter().filter_map(|index| self.jobs.get(*index)).map(held).collect()
     }
 
     fn owned(&self) -> Result<&Owned> {
@@ -116,8 +154,9 @@ impl Core {
             return Ok(Vec::new());
         }
         let owned = self.owned()?;
+        let outcome = owned.check(outcome)?;
         let jobs = self.held(indexes);
-        let answers = owned.local.wait(owned.local.engine.finish(&owned.state, &jobs, outcome))?;
+        let answers = owned.local.wait(owned.local.engine.finish(&owned.state, &jobs, &outcome))?;
         let settled = self.steps().set(indexes, Step::Finished);
         owned.local.engine.settle(&owned.state, settled);
         Ok(answers)
@@ -126,6 +165,7 @@ impl Core {
     /// Gives an outcome to the background thread.
     fn finish_later(&self, index: usize, outcome: Outcome) -> Result<()> {
         let owned = self.owned()?;
+        let outcome = owned.check(&outcome)?;
         for job in self.held(&[index]) {
             owned.local.engine.shared.background()?.finish(&owned.state, job, outcome.clone())?;
         }
@@ -150,7 +190,7 @@ impl Core {
     }
 }
 
-impl Drop for Core {
+impl<R: Claimable> Drop for Core<R> {
     fn drop(&mut self) {
         let Some(owned) = self.owned.take() else { return };
         if owned.local.engine.shared.is_foreign() {
@@ -172,8 +212,21 @@ impl Drop for Core {
     }
 }
 
-impl Claim {
-    pub(super) fn new(local: Arc<Local>, claimed: Option<Claimed>) -> Self {
+impl Owned {
+    /// The outcome as it can be written, checked before it is on its way.
+    fn check(&self, outcome: &Outcome) -> Result<Outcome> {
+        match (&self.state.held, outcome) {
+            (HeldRows::Rows { table, .. }, _) => crate::plan::table::rows::outcome(table, outcome),
+            (HeldRows::Jobs, Outcome::CompleteWith { .. }) => {
+                Err(Error::invalid("a job has no columns to set and does not recur; rows of mapped tables can"))
+            }
+            (HeldRows::Jobs, _) => Ok(outcome.clone()),
+        }
+    }
+}
+
+impl<R: Claimable> Claim<R> {
+    pub(super) fn new(local: Arc<Local>, claimed: Option<Claimed<R>>) -> Self {
         let (owned, jobs) = match claimed {
             Some(claimed) => (Some(Owned { local, state: claimed.state }), claimed.jobs),
             None => (None, Vec::new()),
@@ -211,7 +264,7 @@ impl Claim {
     }
 
     /// Its rows in order, for looking at. Handing out goes by [`Claim::next_job`].
-    pub fn rows(&self) -> &[Arc<ClaimedJob>] {
+    pub fn rows(&self) -> &[Arc<R>] {
         &self.core.jobs
     }
 
@@ -232,7 +285,7 @@ impl Claim {
     ///
     /// # Errors
     /// `Invalid` after a fork or close; `Unavailable` when the renewal that is needed cannot be asked for.
-    pub fn next_job(&self) -> Result<Option<Job>> {
+    pub fn next_job(&self) -> Result<Option<Job<R>>> {
         if !self.core.steps().is_waiting() {
             return Ok(None);
         }
@@ -246,7 +299,7 @@ impl Claim {
     }
 
     /// The row at a position, handed out or not.
-    pub fn job(&self, index: usize) -> Option<Job> {
+    pub fn job(&self, index: usize) -> Option<Job<R>> {
         let row = Arc::clone(self.core.jobs.get(index)?);
         Some(Job { core: Arc::clone(&self.core), index, row })
     }
@@ -258,17 +311,6 @@ impl Claim {
     pub fn renew(&self) -> Result<bool> {
         let owned = self.core.owned()?;
         owned.local.wait(owned.local.engine.renew(&owned.state))
-    }
-
-    /// Finishes rows by id in one step; durable when it returns. One answer an id, in order.
-    ///
-    /// # Errors
-    /// `Invalid` for an id that is not in the claim, before anything is written; `Unavailable`.
-    pub fn finish(&self, ids: &[i64], outcome: &Outcome) -> Result<Vec<Finish>> {
-        let by_id: HashMap<i64, usize> = self.core.jobs.iter().enumerate().map(|(index, job)| (job.id, index)).collect();
-        let find = |id: &i64| by_id.get(id).copied().ok_or_else(|| Error::invalid(format!("job {id} is not in this claim")));
-        let indexes = ids.iter().map(find).collect::<Result<Vec<_>>>()?;
-        self.core.finish(&indexes, outcome)
     }
 
     /// Completes all rows that were not finished yet. One answer a row, in order.
@@ -290,16 +332,44 @@ impl Claim {
     }
 }
 
-impl Iterator for Claim {
-    type Item = Result<Job>;
-    fn next(&mut self) -> Option<Result<Job>> {
+impl Claim {
+    /// Finishes rows by id in one step; durable when it returns. One answer an id, in order.
+    ///
+    /// # Errors
+    /// `Invalid` for an id that is not in the claim, before anything is written; `Unavailable`.
+    pub fn finish(&self, ids: &[i64], outcome: &Outcome) -> Result<Vec<Finish>> {
+        let by_id: HashMap<i64, usize> = self.core.jobs.iter().enumerate().map(|(index, job)| (job.id, index)).collect();
+        let find = |id: &i64| by_id.get(id).copied().ok_or_else(|| Error::invalid(format!("job {id} is not in this claim")));
+        let indexes = ids.iter().map(find).collect::<Result<Vec<_>>>()?;
+        self.core.finish(&indexes, outcome)
+    }
+}
+
+impl Claim<ClaimedRow> {
+    /// Finishes rows by key in one step; durable when it returns. One answer a key, in order.
+    ///
+    /// # Errors
+    /// `Invalid` for a key that is not in the claim, before anything is written; `Unavailable`.
+    pub fn finish(&self, keys: &[Value], outcome: &Outcome) -> Result<Vec<Finish>> {
+        let find = |key: &Value| {
+            let index = self.core.jobs.iter().position(|row| row.key == *key);
+            index.ok_or_else(|| Error::invalid(format!("row {} is not in this claim", crate::plan::keys::shown(key))))
+        };
+        let indexes = keys.iter().map(find).collect::<Result<Vec<_>>>()?;
+        self.core.finish(&indexes, outcome)
+    }
+}
+
+impl<R: Claimable> Iterator for Claim<R> {
+    type Item = Result<Job<R>>;
+    fn next(&mut self) -> Option<Result<Job<R>>> {
         self.next_job().transpose()
     }
 }
 
-impl Job {
+impl<R: Claimable> Job<R> {
     /// The claim it belongs to.
-    pub fn claim(&self) -> Claim {
+    pub fn claim(&self) -> Claim<R> {
         Claim { core: Arc::clone(&self.core) }
     }
 
@@ -344,6 +414,11 @@ impl Job {
         self.core.finish_later(self.index, outcome)
     }
 
+    /// Its place in the claim, from 0.
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
     /// True when it was finished through this claim, or its finish is on the way.
     pub fn is_finished(&self) -> bool {
         self.core.steps().steps.get(self.index) == Some(&Step::Finished)
@@ -352,5 +427,15 @@ impl Job {
     /// Its claim's token.
     pub fn token(&self) -> Option<Uuid> {
         self.claim().token()
+    }
+}
+
+impl Row {
+    /// Done, and columns of the row set in the same write. A row that recurs comes back after `delay`, or at the time set.
+    ///
+    /// # Errors
+    /// `Invalid`, naming a column that is not there or a value that does not fit; as [`Job::complete`].
+    pub fn complete_with(&self, set: Vec<(String, Value)>, delay: Option<Duration>) -> Result<Finish> {
+        self.finish(&Outcome::CompleteWith { set, delay })
     }
 }

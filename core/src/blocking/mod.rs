@@ -6,18 +6,22 @@
 
 mod claim;
 mod registry;
+mod table;
 mod wait;
 mod work;
 
-pub use claim::{Claim, Job};
+pub use claim::{Claim, Claimable, Job, Row};
+pub use table::Table;
 pub use wait::set_wait_hook;
 pub use work::{Handled, Summary, WorkRequest};
 
 use crate::claim::ClaimRequest;
 use crate::config::Config;
+use crate::engine::table::TableRecord;
 use crate::engine::{JobFilter, Migrated, PruneRequest, Pruned, Recovered, Stats};
 use crate::error::{Error, Result};
 use crate::job::{Attempt, Created, JobRow, NewJob};
+use crate::mapping::Mapping;
 use crate::plan::create::PlannedStatement;
 use registry::Local;
 use std::sync::Arc;
@@ -119,6 +123,23 @@ impl Engine {
         let local = self.local()?;
         let claimed = local.wait(local.engine.claim(request))?;
         Ok(Claim::new(local, claimed))
+    }
+
+    /// Verbs on a user's own table; see [`crate::Engine::table`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn table(&self, name: &str, mapping: &Mapping) -> Result<Table> {
+        Table::new(self.clone(), name, mapping)
+    }
+
+    /// See [`crate::Engine::tables`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn tables(&self) -> Result<Vec<TableRecord>> {
+        let local = self.local()?;
+        local.wait(local.engine.tables())
     }
 
     /// See [`crate::Engine::recover`].

@@ -1,10 +1,13 @@
 //! The loop most users want: claim, hand out, finish, until told to stop.
 
-use super::claim::{Claim, Job};
+use super::claim::{Claim, Claimable, Job, Row};
+use super::table::Table;
 use super::wait::sleep;
 use super::{Engine, wait};
 use crate::claim::{ClaimRequest, MAX_LIMIT, Outcome};
 use crate::error::{Error, ErrorKind, Result};
+use crate::job::ClaimedJob;
+use crate::row::{ClaimedRow, RowClaimRequest};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -16,9 +19,9 @@ const SETTLING: usize = 64;
 
 /// How to work.
 #[derive(Clone, Debug)]
-pub struct WorkRequest {
+pub struct WorkRequest<C = ClaimRequest> {
     /// What to claim; its limit is the batch size.
-    pub claim: ClaimRequest,
+    pub claim: C,
     /// Stop after this time; what is held and not started is released.
     pub max_time: Option<Duration>,
     /// Stop after this many jobs.
@@ -33,9 +36,9 @@ pub struct WorkRequest {
     pub stop: Arc<AtomicBool>,
 }
 
-impl WorkRequest {
+impl<C> WorkRequest<C> {
     /// Works on what `claim` asks for until stopped.
-    pub fn new(claim: ClaimRequest) -> Self {
+    pub fn new(claim: C) -> Self {
         WorkRequest {
             claim,
             max_time: None,
@@ -78,14 +81,60 @@ pub struct Summary {
     pub seconds: f64,
 }
 
-/// The state of one `work` call.
-struct Loop<'a> {
+/// Where a `work` call gets its batches.
+trait Source {
+    type Item: Claimable;
+
+    /// Rows at most in a batch.
+    fn batch(&self) -> usize;
+
+    fn claim(&self, limit: usize) -> Result<Claim<Self::Item>>;
+}
+
+/// Jobs of queues.
+struct Queues<'a> {
     engine: &'a Engine,
-    request: &'a WorkRequest,
+    request: &'a ClaimRequest,
+}
+
+impl Source for Queues<'_> {
+    type Item = ClaimedJob;
+
+    fn batch(&self) -> usize {
+        self.request.limit
+    }
+
+    fn claim(&self, limit: usize) -> Result<Claim> {
+        self.engine.claim(&self.request.clone().limit(limit))
+    }
+}
+
+/// Rows of a mapped table.
+struct Rows<'a> {
+    table: &'a Table,
+    request: &'a RowClaimRequest,
+}
+
+impl Source for Rows<'_> {
+    type Item = ClaimedRow;
+
+    fn batch(&self) -> usize {
+        self.request.limit
+    }
+
+    fn claim(&self, limit: usize) -> Result<Claim<ClaimedRow>> {
+        self.table.claim(&RowClaimRequest { limit, ..self.request.clone() })
+    }
+}
+
+/// The state of one `work` call.
+struct Loop<'a, S: Source, C> {
+    source: S,
+    request: &'a WorkRequest<C>,
     started: Instant,
     handed_out: u64,
     summary: Summary,
-    settling: Vec<Claim>,
+    settling: Vec<Claim<S::Item>>,
 }
 
 impl Engine {
@@ -95,31 +144,45 @@ impl Engine {
     /// # Errors
     /// `Invalid`, `Schema`, `Config` at once; `Unavailable` when the database never answered, or outcomes are left
     /// unwritten; `Interrupted`. What is held and not started is released before.
-    pub fn work(&self, request: &WorkRequest, mut handler: impl FnMut(&Job) -> Handled) -> Result<Summary> {
-        if request.max_jobs == Some(0) {
-            return Err(Error::invalid("max_jobs must be 1 or more").during("work"));
-        }
+    pub fn work(&self, request: &WorkRequest, handler: impl FnMut(&Job) -> Handled) -> Result<Summary> {
         request.claim.check(self.config.lease).map_err(|e| e.during("work"))?;
-        let mut work = Loop {
-            engine: self,
-            request,
-            started: Instant::now(),
-            handed_out: 0,
-            summary: Summary::default(),
-            settling: Vec::new(),
-        };
-        let result = work.run(&mut handler);
-        let flushed = self.flush();
-        work.settle(true);
-        let mut summary = work.summary;
-        summary.seconds = work.started.elapsed().as_secs_f64();
-        summary.stopped = request.stop.load(Relaxed);
-        result.and(flushed).map_err(|e| e.during("work"))?;
-        Ok(summary)
+        run(self, Queues { engine: self, request: &request.claim }, request, handler)
     }
 }
 
-impl Loop<'_> {
+impl Table {
+    /// As [`Engine::work`], for the rows of this table.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn work(&self, request: &WorkRequest<RowClaimRequest>, handler: impl FnMut(&Row) -> Handled) -> Result<Summary> {
+        request.claim.check(self.default_lease()?).map_err(|e| e.during("work"))?;
+        run(self.engine(), Rows { table: self, request: &request.claim }, request, handler)
+    }
+}
+
+fn run<S: Source, C>(
+    engine: &Engine,
+    source: S,
+    request: &WorkRequest<C>,
+    mut handler: impl FnMut(&Job<S::Item>) -> Handled,
+) -> Result<Summary> {
+    if request.max_jobs == Some(0) {
+        return Err(Error::invalid("max_jobs must be 1 or more").during("work"));
+    }
+    let mut work =
+        Loop { source, request, started: Instant::now(), handed_out: 0, summary: Summary::default(), settling: Vec::new() };
+    let result = work.run(&mut handler);
+    let flushed = engine.flush();
+    work.settle(true);
+    let mut summary = work.summary;
+    summary.seconds = work.started.elapsed().as_secs_f64();
+    summary.stopped = request.stop.load(Relaxed);
+    result.and(flushed).map_err(|e| e.during("work"))?;
+    Ok(summary)
+}
+
+impl<S: Source, C> Loop<'_, S, C> {
     fn is_over(&self) -> bool {
         self.request.stop.load(Relaxed)
             || self.request.max_time.is_some_and(|limit| self.started.elapsed() >= limit)
@@ -130,12 +193,12 @@ impl Loop<'_> {
         self.request.max_jobs.map_or(u64::MAX, |max| max.saturating_sub(self.handed_out))
     }
 
-    fn run(&mut self, handler: &mut impl FnMut(&Job) -> Handled) -> Result<()> {
+    fn run(&mut self, handler: &mut impl FnMut(&Job<S::Item>) -> Handled) -> Result<()> {
         let mut idle = FIRST_IDLE;
         let mut has_answered = false;
         while !self.is_over() {
-            let limit = usize::try_from(self.left()).unwrap_or(MAX_LIMIT).min(self.request.claim.limit);
-            let claim = match self.engine.claim(&self.request.claim.clone().limit(limit)) {
+            let limit = usize::try_from(self.left()).unwrap_or(MAX_LIMIT).min(self.source.batch());
+            let claim = match self.source.claim(limit) {
                 Ok(claim) => claim,
                 Err(error) if error.kind() == ErrorKind::Unavailable && has_answered => {
                     log::warn!("work: {error}; waiting for the database");
@@ -167,7 +230,7 @@ impl Loop<'_> {
     }
 
     /// Hands out one claim; true when there shall be no further one. What was not started is released.
-    fn batch(&mut self, claim: &Claim, handler: &mut impl FnMut(&Job) -> Handled) -> Result<bool> {
+    fn batch(&mut self, claim: &Claim<S::Item>, handler: &mut impl FnMut(&Job<S::Item>) -> Handled) -> Result<bool> {
         let mut is_last = false;
         while !is_last && !self.is_over() {
             let job = match claim.next_job() {
@@ -209,13 +272,13 @@ impl Loop<'_> {
     }
 
     /// Insists on a durable outcome as long as the database comes back within the lease.
-    fn finish_each(&self, job: &Job, outcome: &Outcome) -> Result<()> {
+    fn finish_each(&self, job: &Job<S::Item>, outcome: &Outcome) -> Result<()> {
         loop {
             match job.finish(outcome) {
                 Ok(_) => return Ok(()),
                 Err(error) if error.is_retryable() && !job.claim().valid_for().is_zero() => log::warn!("work: {error}"),
                 Err(error) if error.is_retryable() => {
-                    log::warn!("work: {error}; job {} comes back when its lease ends", job.id);
+                    log::warn!("work: {error}; the job comes back when its lease ends");
                     return Ok(());
                 }
                 Err(error) => return Err(error),
@@ -236,7 +299,7 @@ impl Loop<'_> {
     fn settle(&mut self, all: bool) {
         let (over, open) = std::mem::take(&mut self.settling).into_iter().partition(|claim| all || claim.is_settled());
         self.settling = open;
-        let over: Vec<Claim> = over;
+        let over: Vec<Claim<S::Item>> = over;
         for tally in over.iter().filter_map(Claim::tally) {
             self.summary.completed += tally.completed.load(Relaxed);
             self.summary.failed += tally.failed.load(Relaxed);

@@ -54,6 +54,8 @@ fn mysql_server(code: u16, message: &str) -> Error {
         // A node of a Galera cluster that has lost its quorum or is still joining.
         1047 => known(ErrorKind::Unavailable, said()).dropping_connection(),
         1062 | 1586 => known(ErrorKind::Duplicate, "the key is taken".to_owned()),
+        // A column or an index that is there already.
+        1060 | 1061 => known(ErrorKind::Duplicate, said()),
         // Access denied, to the server or to the database; unknown database; too many of the user's connections.
         1044 | 1045 | 1698 | 1049 | 1142 | 1143 | 1227 => known(ErrorKind::Config, said()),
         // Read-only after a fail-over: the address may lead to another server next time.

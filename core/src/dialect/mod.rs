@@ -5,6 +5,7 @@
 
 pub(crate) mod codes;
 mod mysql;
+pub(crate) mod rows;
 mod sqlite;
 
 use crate::config::ClaimShape;
@@ -125,6 +126,28 @@ statements! {
     cancel_claimed,
     /// Attempts of one job.
     list_attempts,
+
+    /// How a row of a mapped table left a claim.
+    outcome_of_row,
+    /// The record of a mapping.
+    find_table,
+    /// Records a mapping.
+    insert_table,
+    /// One mapping.
+    table_by_id,
+    /// All mappings.
+    list_tables,
+    /// Which of some tokens name open claims.
+    open_tokens,
+    /// Leaves an expired claim that cannot be recovered for later.
+    postpone,
+
+    /// One claim by id or token.
+    claim,
+    /// Claims before an id, newest first.
+    list_claims,
+    /// Attempts of one claim that did not succeed.
+    attempts_of_claim,
 
     /// Waiting jobs of a lane that are due, up to a limit.
     count_due,

@@ -8,7 +8,7 @@ use super::Texts;
 pub(super) const NOW: &str = "UTC_TIMESTAMP(6)";
 
 pub(super) const TEXTS: Texts = Texts {
-    probe_skip_locked: "SELECT id FROM {jobs} WHERE id = 0 FOR UPDATE SKIP LOCKED",
+    probe_skip_locked: "SELECT 1 FROM DUAL FOR UPDATE SKIP LOCKED",
 
     // One index entry is read for each distinct value; no locks. Index: pick.
     next_queue: "SELECT queue FROM {jobs} FORCE INDEX (pick) WHERE queue > ? ORDER BY queue LIMIT 1",
@@ -32,9 +32,9 @@ pub(super) const TEXTS: Texts = Texts {
         WHERE {ids} AND state = 'ready' AND ready_at <= UTC_TIMESTAMP(6) ORDER BY id {skip locked}",
     // A new row; nobody else sees it before COMMIT.
     insert_claim: "INSERT INTO {claims} \
-        (token, source, worker, claimed_at, lease_for, lease_until, max_until, job_count, job_ids) \
+        (token, source, worker, claimed_at, lease_for, lease_until, max_until, job_count, job_ids, table_id) \
         VALUES (?, ?, ?, UTC_TIMESTAMP(6), ?, UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND, \
-        UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND, ?, ?)",
+        UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND, ?, ?, ?)",
     // By primary key, with the state predicate: a stale candidate changes nothing. The count is compared.
     // One entry of pick moves, to ready_at NULL.
     mark: "UPDATE {jobs} SET state = 'claimed', ready_at = NULL, claim_id = ?, attempts = attempts + 1, \
@@ -60,8 +60,8 @@ pub(super) const TEXTS: Texts = Texts {
         WHERE id = ? AND claim_id = ? AND state = 'claimed'",
     release: "UPDATE {jobs} SET state = 'ready', ready_at = UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND, attempts = attempts - 1 \
         WHERE {ids} AND claim_id = ? AND state = 'claimed'",
-    insert_attempts: "INSERT INTO {attempts} (job_id, fence, outcome, final, worker, claimed_at, ended_at, error) VALUES {rows}",
-    insert_attempts_row: "(?,?,?,?,?,(SELECT claimed_at FROM {claims} WHERE id = ?),UTC_TIMESTAMP(6),?)",
+    insert_attempts: "INSERT INTO {attempts} (job_id, fence, outcome, final, worker, claimed_at, ended_at, error, claim_id, row_key) VALUES {rows}",
+    insert_attempts_row: "(?,?,?,?,?,(SELECT claimed_at FROM {claims} WHERE id = ?),UTC_TIMESTAMP(6),?,?,?)",
     inspect: "SELECT id, state, claim_id FROM {jobs} WHERE {ids}",
     outcome_of: "SELECT outcome FROM {attempts} WHERE job_id = ? AND fence = ? ORDER BY id DESC LIMIT 1",
     // Its own statement, never inside a finish: the lock order is claim, then jobs.
@@ -75,7 +75,7 @@ pub(super) const TEXTS: Texts = Texts {
         AND (max_until IS NULL OR max_until > UTC_TIMESTAMP(6))",
 
     // No locks: a sweeper takes claims one by one with `expire`. Index: lease.
-    expired: "SELECT id, job_ids, worker, claimed_at FROM {claims} FORCE INDEX (lease) \
+    expired: "SELECT id, job_ids, worker, table_id, token FROM {claims} FORCE INDEX (lease) \
         WHERE state = 'open' AND lease_until < UTC_TIMESTAMP(6) ORDER BY lease_until LIMIT ?",
     // Locks the claim's row; a renewal or another sweeper that came first makes it match nothing.
     expire: "UPDATE {claims} SET state = 'expired', closed_at = UTC_TIMESTAMP(6) \
@@ -124,6 +124,23 @@ pub(super) const TEXTS: Texts = Texts {
     cancel_claimed: "UPDATE {jobs} SET state = 'cancelled', ready_at = NULL, finished_at = UTC_TIMESTAMP(6), claim_id = NULL, \
         fence = fence + 1, unique_key = IF(key_life = 'forever', unique_key, NULL) WHERE id = ? AND state = 'claimed'",
     list_attempts: "SELECT fence, outcome, final, worker, claimed_at, ended_at, error FROM {attempts} WHERE job_id = ? ORDER BY id LIMIT ?",
+
+    // Index: claim.
+    outcome_of_row: "SELECT outcome FROM {attempts} WHERE claim_id = ? AND row_key = ? ORDER BY id DESC LIMIT 1",
+    find_table: "SELECT id FROM {tables} WHERE digest = ?",
+    insert_table: "INSERT INTO {tables} (digest, name, mapping, created_at) VALUES (?, ?, ?, UTC_TIMESTAMP(6))",
+    table_by_id: "SELECT name, mapping FROM {tables} WHERE id = ?",
+    list_tables: "SELECT id, name, mapping, created_at FROM {tables} ORDER BY name, id",
+    open_tokens: "SELECT token FROM {claims} WHERE token IN ({list}) AND state = 'open'",
+    postpone: "UPDATE {claims} SET lease_until = UTC_TIMESTAMP(6) + INTERVAL 1 MINUTE \
+        WHERE id = ? AND state = 'open' AND lease_until < UTC_TIMESTAMP(6)",
+
+    claim: "SELECT id, token, source, worker, claimed_at, lease_until, max_until, state, closed_at, job_count, job_ids, table_id \
+        FROM {claims} WHERE id = ? OR token = ?",
+    list_claims: "SELECT id, token, source, worker, claimed_at, lease_until, max_until, state, closed_at, job_count, job_ids, table_id \
+        FROM {claims} WHERE id < ? AND (? IS NULL OR state = ?) AND (? IS NULL OR source = ?) ORDER BY id DESC LIMIT ?",
+    attempts_of_claim: "SELECT job_id, row_key, fence, outcome, final, ended_at, error FROM {attempts} WHERE claim_id = ? \
+        ORDER BY id LIMIT ?",
 
     count_due: "SELECT COUNT(*) FROM (SELECT 1 FROM {jobs} FORCE INDEX (pick) WHERE queue = ? AND priority = ? \
         AND ready_at BETWEEN '1000-01-01' AND UTC_TIMESTAMP(6) LIMIT ?) c",

@@ -15,7 +15,7 @@ macro_rules! now {
 pub(super) const NOW: &str = now!();
 
 pub(super) const TEXTS: Texts = Texts {
-    probe_skip_locked: "SELECT id FROM {jobs} WHERE id = 0",
+    probe_skip_locked: "SELECT 1",
 
     next_queue: "SELECT queue FROM {jobs} INDEXED BY {pick} WHERE queue > ? ORDER BY queue LIMIT 1",
     next_priority: "SELECT priority FROM {jobs} INDEXED BY {pick} WHERE queue = ? AND priority > ? \
@@ -45,7 +45,7 @@ pub(super) const TEXTS: Texts = Texts {
     ),
     insert_claim: concat!(
         "INSERT INTO {claims} \
-        (token, source, worker, claimed_at, lease_for, lease_until, max_until, job_count, job_ids) \
+        (token, source, worker, claimed_at, lease_for, lease_until, max_until, job_count, job_ids, table_id) \
         VALUES (?, ?, ?, ",
         now!(),
         ", ?, ",
@@ -53,7 +53,7 @@ pub(super) const TEXTS: Texts = Texts {
         " + ?, \
         ",
         now!(),
-        " + ?, ?, ?)"
+        " + ?, ?, ?, ?)"
     ),
     mark: concat!(
         "UPDATE {jobs} SET state = 'claimed', ready_at = NULL, claim_id = ?, attempts = attempts + 1, \
@@ -98,8 +98,8 @@ pub(super) const TEXTS: Texts = Texts {
         " + ?, attempts = attempts - 1 \
         WHERE {ids} AND claim_id = ? AND state = 'claimed'"
     ),
-    insert_attempts: "INSERT INTO {attempts} (job_id, fence, outcome, final, worker, claimed_at, ended_at, error) VALUES {rows}",
-    insert_attempts_row: concat!("(?,?,?,?,?,(SELECT claimed_at FROM {claims} WHERE id = ?),", now!(), ",?)"),
+    insert_attempts: "INSERT INTO {attempts} (job_id, fence, outcome, final, worker, claimed_at, ended_at, error, claim_id, row_key) VALUES {rows}",
+    insert_attempts_row: concat!("(?,?,?,?,?,(SELECT claimed_at FROM {claims} WHERE id = ?),", now!(), ",?,?,?)"),
     inspect: "SELECT id, state, claim_id FROM {jobs} WHERE {ids}",
     outcome_of: "SELECT outcome FROM {attempts} WHERE job_id = ? AND fence = ? ORDER BY id DESC LIMIT 1",
     close_claims: concat!("UPDATE {claims} SET state = 'closed', closed_at = ", now!(), " WHERE {ids} AND state = 'open'"),
@@ -120,7 +120,7 @@ pub(super) const TEXTS: Texts = Texts {
     ),
 
     expired: concat!(
-        "SELECT id, job_ids, worker, claimed_at FROM {claims} INDEXED BY {lease} \
+        "SELECT id, job_ids, worker, table_id, token FROM {claims} INDEXED BY {lease} \
         WHERE state = 'open' AND lease_until < ",
         now!(),
         " ORDER BY lease_until LIMIT ?"
@@ -204,6 +204,26 @@ pub(super) const TEXTS: Texts = Texts {
         fence = fence + 1, unique_key = IIF(key_life = 'forever', unique_key, NULL) WHERE id = ? AND state = 'claimed'"
     ),
     list_attempts: "SELECT fence, outcome, final, worker, claimed_at, ended_at, error FROM {attempts} WHERE job_id = ? ORDER BY id LIMIT ?",
+
+    outcome_of_row: "SELECT outcome FROM {attempts} WHERE claim_id = ? AND row_key = ? ORDER BY id DESC LIMIT 1",
+    find_table: "SELECT id FROM {tables} WHERE digest = ?",
+    insert_table: concat!("INSERT INTO {tables} (digest, name, mapping, created_at) VALUES (?, ?, ?, ", now!(), ")"),
+    table_by_id: "SELECT name, mapping FROM {tables} WHERE id = ?",
+    list_tables: "SELECT id, name, mapping, created_at FROM {tables} ORDER BY name, id",
+    open_tokens: "SELECT token FROM {claims} WHERE token IN ({list}) AND state = 'open'",
+    postpone: concat!(
+        "UPDATE {claims} SET lease_until = ",
+        now!(),
+        " + 60000000 WHERE id = ? AND state = 'open' AND lease_until < ",
+        now!()
+    ),
+
+    claim: "SELECT id, token, source, worker, claimed_at, lease_until, max_until, state, closed_at, job_count, job_ids, table_id \
+        FROM {claims} WHERE id = ? OR token = ?",
+    list_claims: "SELECT id, token, source, worker, claimed_at, lease_until, max_until, state, closed_at, job_count, job_ids, table_id \
+        FROM {claims} WHERE id < ? AND (? IS NULL OR state = ?) AND (? IS NULL OR source = ?) ORDER BY id DESC LIMIT ?",
+    attempts_of_claim: "SELECT job_id, row_key, fence, outcome, final, ended_at, error FROM {attempts} WHERE claim_id = ? \
+        ORDER BY id LIMIT ?",
 
     count_due: concat!(
         "SELECT COUNT(*) FROM (SELECT 1 FROM {jobs} INDEXED BY {pick} WHERE queue = ? AND priority = ? \

@@ -119,6 +119,12 @@ impl Session {
             .query(statement))
     }
 
+    /// Runs a reading statement on a user's table: the names of its columns, and values by their types.
+    pub(crate) async fn query_typed(&mut self, statement: &Statement) -> Result<(Vec<String>, Vec<Row>)> {
+        call!(self, &statement.sql, async |c: &mut mysql::Session| c.query_typed(statement).await, |c: &mut sqlite::Session| c
+            .query_typed(statement))
+    }
+
     /// Runs a writing statement.
     pub(crate) async fn execute(&mut self, statement: &Statement) -> Result<Executed> {
         call!(self, &statement.sql, async |c: &mut mysql::Session| c.execute(statement).await, |c: &mut sqlite::Session| c

@@ -6,10 +6,10 @@ use crate::dialect::codes;
 use crate::error::{Error, Result};
 use crate::time::Timestamp;
 use crate::value::{Row, Statement, Value};
+use jiff::civil::DateTime;
 use mysql_async::prelude::Queryable;
-use mysql_async::{Conn, Opts, OptsBuilder, Params, SslOpts};
+use mysql_async::{Column, Conn, Opts, OptsBuilder, Params, SslOpts};
 use std::time::Duration;
-use time::{Date, Month, OffsetDateTime, PrimitiveDateTime, Time};
 
 pub(crate) struct Driver {
     opts: Opts,
@@ -84,7 +84,9 @@ fn bind(value: &Value) -> mysql_async::Value {
     match value {
         Value::Null => mysql_async::Value::NULL,
         Value::Int(number) => mysql_async::Value::Int(*number),
-        Value::Text(text) => mysql_async::Value::Bytes(text.as_bytes().to_vec()),
+        Value::UInt(number) => mysql_async::Value::UInt(*number),
+        Value::Float(number) => mysql_async::Value::Double(*number),
+        Value::Text(text) | Value::Decimal(text) | Value::Moment(text) => mysql_async::Value::Bytes(text.as_bytes().to_vec()),
         Value::Bytes(bytes) => mysql_async::Value::Bytes(bytes.clone()),
         Value::At(at) => date_time(*at),
     }
@@ -92,19 +94,20 @@ fn bind(value: &Value) -> mysql_async::Value {
 
 /// The calendar form of an instant. Instants are checked to lie in the years 1000 to 9999 when they come in.
 fn date_time(at: Timestamp) -> mysql_async::Value {
-    let nanos = i128::from(at.0) * 1_000;
-    match OffsetDateTime::from_unix_timestamp_nanos(nanos) {
-        Ok(t) => mysql_async::Value::Date(
-            u16::try_from(t.year()).unwrap_or(0),
-            t.month().into(),
-            t.day(),
-            t.hour(),
-            t.minute(),
-            t.second(),
-            t.microsecond(),
-        ),
-        Err(_) => mysql_async::Value::NULL,
-    }
+    let micros = |t: DateTime| u32::try_from(t.subsec_nanosecond() / 1_000).unwrap_or(0);
+    let small = |number: i8| number.unsigned_abs();
+    at.civil(0).map_or(mysql_async::Value::NULL, |t| {
+        let year = u16::try_from(t.year()).unwrap_or(0);
+        mysql_async::Value::Date(
+            year,
+            small(t.month()),
+            small(t.day()),
+            small(t.hour()),
+            small(t.minute()),
+            small(t.second()),
+            micros(t),
+        )
+    })
 }
 
 fn read(value: mysql_async::Value, column: usize) -> Result<Value> {
@@ -118,11 +121,11 @@ fn read(value: mysql_async::Value, column: usize) -> Result<Value> {
         }
         V::Date(year, month, day, hour, minute, second, micro) => {
             let broken = |_| Error::decode(format!("column {column} is not a date"));
-            let month = Month::try_from(month).map_err(broken)?;
-            let date = Date::from_calendar_date(i32::from(year), month, day).map_err(broken)?;
-            let time = Time::from_hms_micro(hour, minute, second, micro).map_err(broken)?;
-            let nanos = PrimitiveDateTime::new(date, time).assume_utc().unix_timestamp_nanos();
-            Value::At(Timestamp(i64::try_from(nanos / 1_000).unwrap_or(i64::MAX)))
+            let part = |number: u8| i8::try_from(number).unwrap_or(-1);
+            let nanos = i32::try_from(micro).unwrap_or(0) * 1_000;
+            let year = i16::try_from(year).unwrap_or(-1);
+            let read = DateTime::new(year, part(month), part(day), part(hour), part(minute), part(second), nanos);
+            Value::At(Timestamp::of_civil(read.map_err(broken)?, 0))
         }
         V::Float(_) | V::Double(_) | V::Time(..) => {
             return Err(Error::decode(format!("column {column} has a type that is not used here")));
@@ -132,6 +135,58 @@ fn read(value: mysql_async::Value, column: usize) -> Result<Value> {
 
 fn params(statement: &Statement) -> Params {
     if statement.values.is_empty() { Params::Empty } else { Params::Positional(statement.values.iter().map(bind).collect()) }
+}
+
+/// A value of a user's table, by its column's type: text is told from bytes, moments stay as they are stored.
+fn read_typed(value: mysql_async::Value, column: &Column) -> Result<Value> {
+    use mysql_async::Value as V;
+    use mysql_async::consts::ColumnType as T;
+    /// The character set of bytes.
+    const BINARY: u16 = 63;
+    let kind = column.column_type();
+    let broken = || Error::decode(format!("column {} holds what it cannot hold", column.name_str()));
+    let is_bytes = column.character_set() == BINARY
+        && matches!(kind, T::MYSQL_TYPE_BLOB | T::MYSQL_TYPE_TINY_BLOB | T::MYSQL_TYPE_MEDIUM_BLOB | T::MYSQL_TYPE_LONG_BLOB)
+        || column.character_set() == BINARY
+            && matches!(kind, T::MYSQL_TYPE_STRING | T::MYSQL_TYPE_VAR_STRING | T::MYSQL_TYPE_VARCHAR)
+        || matches!(kind, T::MYSQL_TYPE_BIT | T::MYSQL_TYPE_GEOMETRY);
+    Ok(match value {
+        V::NULL => Value::Null,
+        V::Bytes(bytes) if is_bytes => Value::Bytes(bytes),
+        V::Bytes(bytes) => {
+            let text = String::from_utf8(bytes).map_err(|_| broken())?;
+            match kind {
+                T::MYSQL_TYPE_NEWDECIMAL | T::MYSQL_TYPE_DECIMAL => Value::Decimal(text),
+                _ => Value::Text(text),
+            }
+        }
+        V::Int(number) => Value::Int(number),
+        V::UInt(number) => i64::try_from(number).map_or(Value::UInt(number), Value::Int),
+        // By its shortest text: 0.1 of a FLOAT stays 0.1.
+        V::Float(number) => Value::Float(number.to_string().parse().map_err(|_| broken())?),
+        V::Double(number) => Value::Float(number),
+        V::Date(year, month, day, hour, minute, second, micro) => {
+            let mut text = format!("{year:04}-{month:02}-{day:02}");
+            if kind != T::MYSQL_TYPE_DATE {
+                text += &format!(" {hour:02}:{minute:02}:{second:02}");
+                text += &fraction(micro, column.decimals());
+            }
+            Value::Moment(text)
+        }
+        V::Time(is_negative, days, hours, minutes, seconds, micros) => {
+            let sign = if is_negative { "-" } else { "" };
+            let hours = days * 24 + u32::from(hours);
+            Value::Moment(format!("{sign}{hours:02}:{minutes:02}:{seconds:02}{}", fraction(micros, column.decimals())))
+        }
+    })
+}
+
+/// As many digits as the column has.
+fn fraction(micros: u32, decimals: u8) -> String {
+    match usize::from(decimals).min(6) {
+        0 => String::new(),
+        digits => format!(".{micros:06}").chars().take(digits + 1).collect(),
+    }
 }
 
 const LATE: &str = "the server did not answer within statement_timeout";
@@ -152,6 +207,23 @@ impl Session {
                     values.collect::<Result<_>>().map(Row)
                 })
                 .collect()
+        };
+        within(self.statement_timeout, LATE, work).await
+    }
+
+    pub(super) async fn query_typed(&mut self, statement: &Statement) -> Result<(Vec<String>, Vec<Row>)> {
+        let work = async {
+            let answer = self.connection.exec_iter(statement.sql.as_str(), params(statement)).await.map_err(codes::mysql)?;
+            let columns = answer.columns();
+            let rows: Vec<mysql_async::Row> = answer.collect_and_drop().await.map_err(codes::mysql)?;
+            let columns = columns.as_deref().unwrap_or_default();
+            let names = columns.iter().map(|column| column.name_str().into_owned()).collect();
+            let read_row = |row: mysql_async::Row| {
+                let values = row.unwrap_raw().into_iter().zip(columns);
+                let values = values.map(|(value, column)| read_typed(value.unwrap_or(mysql_async::Value::NULL), column));
+                values.collect::<Result<_>>().map(Row)
+            };
+            Ok((names, rows.into_iter().map(read_row).collect::<Result<_>>()?))
         };
         within(self.statement_timeout, LATE, work).await
     }

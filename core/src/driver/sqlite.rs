@@ -99,7 +99,9 @@ impl ToSql for Value {
             Value::Null => ValueRef::Null,
             Value::Int(number) => ValueRef::Integer(*number),
             Value::At(Timestamp(micros)) => ValueRef::Integer(*micros),
-            Value::Text(text) => ValueRef::Text(text.as_bytes()),
+            Value::UInt(number) => return Ok(ToSqlOutput::from(number.to_string())),
+            Value::Float(number) => ValueRef::Real(*number),
+            Value::Text(text) | Value::Decimal(text) | Value::Moment(text) => ValueRef::Text(text.as_bytes()),
             Value::Bytes(bytes) => ValueRef::Blob(bytes),
         }))
     }
@@ -129,6 +131,30 @@ impl Session {
             answer.push(Row(values));
         }
         Ok(answer)
+    }
+
+    pub(super) fn query_typed(&mut self, statement: &Statement) -> Result<(Vec<String>, Vec<Row>)> {
+        let mut prepared = self.connection.prepare_cached(&statement.sql).map_err(codes::sqlite)?;
+        let names: Vec<String> = prepared.column_names().into_iter().map(str::to_owned).collect();
+        let mut rows = prepared.query(rusqlite::params_from_iter(&statement.values)).map_err(codes::sqlite)?;
+        let mut answer = Vec::new();
+        while let Some(row) = rows.next().map_err(codes::sqlite)? {
+            let mut values = Vec::with_capacity(names.len());
+            for (column, name) in names.iter().enumerate() {
+                values.push(match row.get_ref(column).map_err(codes::sqlite)? {
+                    ValueRef::Null => Value::Null,
+                    ValueRef::Integer(number) => Value::Int(number),
+                    ValueRef::Real(number) => Value::Float(number),
+                    ValueRef::Text(text) => Value::Text(
+                        String::from_utf8(text.to_vec()).map_err(|_| Error::decode(format!("column {name} is not UTF-8")))?,
+                    ),
+                    ValueRef::Blob(bytes) => Value::Bytes(bytes.to_vec()),
+                });
+            }
+            answer.push(Row(values));
+        }
+        drop(rows);
+        Ok((names, answer))
     }
 
     pub(super) fn execute(&mut self, statement: &Statement) -> Result<Executed> {

@@ -2,7 +2,7 @@
 
 use super::run::Tries;
 use super::{Engine, Shared, lock};
-use crate::claim::{ClaimRequest, ClaimState};
+use crate::claim::{ClaimRequest, ClaimState, HeldRows};
 use crate::dialect::Statements;
 use crate::driver::Session;
 use crate::error::{Error, ErrorKind, Result};
@@ -35,10 +35,10 @@ struct Cursor {
 }
 
 /// The rows a claim was given.
-pub struct Claimed {
+pub struct Claimed<R = ClaimedJob> {
     pub(crate) state: Arc<ClaimState>,
-    /// The jobs, by priority, then since when they waited, then id.
-    pub jobs: Vec<ClaimedJob>,
+    /// In the order in which they are handed out: jobs by priority, then since when they waited, then id.
+    pub jobs: Vec<R>,
 }
 
 impl Engine {
@@ -55,6 +55,7 @@ impl Engine {
             worker: self.shared.worker.clone(),
             lease: request.lease.unwrap_or(self.shared.config.lease),
             max_run: request.max_run,
+            table_id: None,
         };
         let started = boottime();
         let taken = self
@@ -72,7 +73,7 @@ impl Engine {
             other => other?,
         };
         let Some((id, jobs)) = taken else { return Ok(None) };
-        let state = Arc::new(ClaimState::new(id, &claim, jobs.len(), started));
+        let state = Arc::new(ClaimState::new(id, &claim, HeldRows::Jobs, jobs.len(), started));
         if self.shared.config.heartbeat {
             self.shared.background()?.watch(&state);
         }
@@ -80,7 +81,7 @@ impl Engine {
     }
 
     /// Looks for expired claims about once a second. Its faults are counted by the log, never the claim's.
-    async fn sweep_when_due(&self) {
+    pub(super) async fn sweep_when_due(&self) {
         use std::sync::atomic::Ordering::Relaxed;
         let now = boottime();
         let last = self.shared.swept_at.load(Relaxed);
@@ -150,12 +151,7 @@ async fn take(
         return Ok(None);
     }
     let ids: Ids = jobs.iter().map(|job| job.id).collect();
-    let inserted = session.execute(&plan::insert_claim(statements, claim, &ids)).await.map_err(|error| match error.kind() {
-        // The COMMIT of a lost connection arrived after we had looked for it: look again.
-        ErrorKind::Duplicate => Error::new(ErrorKind::Contention, "the claim was committed meanwhile"),
-        _ => error,
-    });
-    let id = inserted?.last_id;
+    let id = record_claim(statements, session, claim, ids.len(), ids.to_text()).await?;
     let mut matched = 0;
     for chunk in ids.chunks() {
         matched += session.execute(&plan::mark(statements, &chunk, id)).await?.matched;
@@ -176,6 +172,23 @@ async fn take(
     }
     session.commit().await?;
     Ok(Some((id, jobs)))
+}
+
+/// Writes the claim's row, inside the caller's transaction; its id.
+pub(super) async fn record_claim(
+    statements: &Statements,
+    session: &mut Session,
+    claim: &NewClaim,
+    count: usize,
+    keys: String,
+) -> Result<i64> {
+    let inserted =
+        session.execute(&plan::insert_claim(statements, claim, count, keys)).await.map_err(|error| match error.kind() {
+            // The COMMIT of a lost connection arrived after we had looked for it: look again.
+            ErrorKind::Duplicate => Error::new(ErrorKind::Contention, "the claim was committed meanwhile"),
+            _ => error,
+        });
+    Ok(inserted?.last_id)
 }
 
 /// The lanes to ask, in order: priority, then the order of the queues in the request.

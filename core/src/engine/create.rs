@@ -63,8 +63,10 @@ impl Engine {
                     "plan_create takes delay instead of run_at, and no key with a time",
                 ));
             }
-            let statements = self.shared.statements().await?;
-            Ok(plan::planned(statements, job, self.shared.config.max_attempts))
+            self.run("plan_create", async |shared, statements, _, _| {
+                Ok(plan::planned(statements, job, shared.config.max_attempts))
+            })
+            .await
         };
         work.await.map_err(|e: Error| e.during("plan_create"))
     }

@@ -3,7 +3,7 @@
 //! The same code serves the caller's *each* and the background thread's *group*.
 
 use super::{Engine, Shared};
-use crate::claim::{ClaimState, Finish, Outcome};
+use crate::claim::{ClaimState, Finish, HeldRows, Outcome};
 use crate::dialect::Statements;
 use crate::driver::Session;
 use crate::error::{Error, ErrorKind, Result};
@@ -20,12 +20,12 @@ impl Engine {
     /// `Unavailable`, `Contention` when the budget ran out: nothing is known then, and the same call may be repeated.
     pub(crate) async fn finish(&self, claim: &Arc<ClaimState>, jobs: &[Held], outcome: &Outcome) -> Result<Vec<Finish>> {
         let operation = match outcome {
-            Outcome::Complete => "complete",
+            Outcome::Complete | Outcome::CompleteWith { .. } => "complete",
             Outcome::Fail { .. } => "fail",
             Outcome::Release { .. } => "release",
         };
         let answers = self
-            .run(operation, async |shared, statements, session, _| write(shared, statements, session, claim, jobs, outcome).await)
+            .run_without_tables(operation, async |shared, session, _| write(shared, session, claim, jobs, outcome).await)
             .await?;
         for answer in &answers {
             claim.tally.count(outcome, *answer);
@@ -43,16 +43,22 @@ impl Engine {
     }
 }
 
-/// One outcome for some jobs of one claim. Answers in the order of `jobs`.
+/// One outcome for some jobs or rows of one claim. Answers in the order of `jobs`.
 pub(crate) async fn write(
     shared: &Shared,
-    statements: &Statements,
     session: &mut Session,
     claim: &ClaimState,
     jobs: &[Held],
     outcome: &Outcome,
 ) -> Result<Vec<Finish>> {
+    if let HeldRows::Rows { table, keys } = &claim.held {
+        return super::table::finish::write(shared, session, claim, table, keys, jobs, outcome).await;
+    }
+    let statements = shared.statements(session).await?;
     let lost = match outcome {
+        Outcome::CompleteWith { .. } => {
+            return Err(Error::invalid("a job has no columns to set; only rows of mapped tables have"));
+        }
         Outcome::Complete => complete(statements, session, claim, jobs).await?,
         Outcome::Fail { error, delay } => fail(shared, statements, session, claim, jobs, error, *delay).await?,
         Outcome::Release { delay } => release(statements, session, claim, jobs, *delay).await?,
@@ -134,7 +140,7 @@ async fn fail(
 }
 
 fn ended<'a>(claim: &'a ClaimState, job: &Held, outcome: &'static str, is_final: bool, error: Option<&'a str>) -> Ended<'a> {
-    Ended { job_id: job.id, fence: job.fence, outcome, is_final, worker: &claim.worker, claim_id: claim.id, error }
+    Ended { job_id: job.id, row_key: None, fence: job.fence, outcome, is_final, worker: &claim.worker, claim_id: claim.id, error }
 }
 
 /// Writes rows of the attempts ledger, inside the caller's transaction.

@@ -14,6 +14,7 @@ mod recover;
 mod renew;
 mod run;
 mod stats;
+pub(crate) mod table;
 
 pub use claim::Claimed;
 pub use jobs::JobFilter;
@@ -29,6 +30,7 @@ use crate::driver::{Driver, Session};
 use crate::error::{Error, ErrorKind, Result};
 use claim::Lanes;
 use rowclaim_migrations::{Flavor, Names};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -49,6 +51,9 @@ pub(crate) struct Shared {
     idle: Mutex<Vec<Session>>,
     permits: Semaphore,
     statements: OnceCell<Statements>,
+    shape: OnceCell<ClaimShape>,
+    /// Mapped tables in use, by name and mapping.
+    pub(crate) tables: Mutex<HashMap<String, Arc<table::Mapped>>>,
     pub(crate) lanes: Mutex<Lanes>,
     /// On CLOCK_BOOTTIME: when expired claims were last looked for.
     pub(crate) swept_at: AtomicI64,
@@ -79,6 +84,8 @@ impl Engine {
             config,
             idle: Mutex::new(Vec::new()),
             statements: OnceCell::new(),
+            shape: OnceCell::new(),
+            tables: Mutex::default(),
             lanes: Mutex::default(),
             swept_at: AtomicI64::new(0),
             background: OnceLock::new(),
@@ -173,23 +180,26 @@ impl Shared {
     }
 
     /// The statements, made when the tables were first seen to be there.
-    pub(crate) async fn statements(&self) -> Result<&Statements> {
+    pub(crate) async fn statements(&self, session: &mut Session) -> Result<&Statements> {
         self.statements
             .get_or_try_init(|| async {
-                let mut session = self.session().await?;
                 if self.config.migrate {
-                    migrate::apply(self, &mut session).await?;
+                    migrate::apply(self, session).await?;
                 }
-                migrate::check_version(self, &mut session).await?;
-                let shape = self.shape(&mut session).await?;
+                migrate::check_version(self, session).await?;
+                let shape = self.shape(session).await?;
                 log::debug!("{}: claims by {shape:?}", session.info().version);
-                self.give_back(session);
                 Ok(Statements::new(self.flavor(), shape, &self.names))
             })
             .await
     }
 
-    async fn shape(&self, session: &mut Session) -> Result<ClaimShape> {
+    /// How rows are claimed on this server, found out once.
+    pub(crate) async fn shape(&self, session: &mut Session) -> Result<ClaimShape> {
+        self.shape.get_or_try_init(|| self.find_shape(session)).await.copied()
+    }
+
+    async fn find_shape(&self, session: &mut Session) -> Result<ClaimShape> {
         if self.flavor() == Flavor::Sqlite {
             return Ok(ClaimShape::Exclusive);
         }

@@ -11,10 +11,13 @@ use crate::driver::Session;
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::finish::{Ended, Held};
 use crate::plan::ids::Ids;
+use crate::plan::keys::Keys;
 use crate::plan::plain;
 use crate::time::micros;
+use crate::value::Row;
 use std::collections::BTreeMap;
 use std::ops::AddAssign;
+use uuid::Uuid;
 
 /// Claims looked at in one pass.
 const CLAIMS_A_PASS: i64 = 20;
@@ -39,10 +42,21 @@ impl AddAssign for Recovered {
 }
 
 /// An expired claim before it is taken.
-struct Expired {
-    id: i64,
-    ids: Ids,
-    worker: String,
+pub(super) struct Expired {
+    pub id: i64,
+    pub token: Uuid,
+    pub keys: Keys,
+    pub worker: String,
+    /// The record of its mapped table; `None` for jobs.
+    table_id: Option<i64>,
+}
+
+impl Expired {
+    fn read(row: &Row) -> Result<Self> {
+        let token = Uuid::from_slice(&row.bytes(4)?).map_err(|_| Error::decode("a claim's token is not 16 bytes"))?;
+        let keys = Keys::from_text(&row.text(1)?)?;
+        Ok(Expired { id: row.int(0)?, token, keys, worker: row.text(2)?, table_id: row.opt(3, Row::int)? })
+    }
 }
 
 impl Engine {
@@ -61,9 +75,7 @@ impl Engine {
             let mut found: Vec<Expired> = self
                 .run("recover", async |_, statements, session, _| {
                     let rows = session.query(&plain(&statements.expired, vec![CLAIMS_A_PASS.into()])).await?;
-                    rows.iter()
-                        .map(|row| Ok(Expired { id: row.int(0)?, ids: Ids::from_text(&row.text(1)?)?, worker: row.text(2)? }))
-                        .collect()
+                    rows.iter().map(Expired::read).collect()
                 })
                 .await?;
             let seen = found.len();
@@ -98,15 +110,43 @@ impl Engine {
     }
 }
 
+/// Takes one expired claim and puts its jobs or rows back, in one transaction.
 async fn expire(shared: &Shared, statements: &Statements, session: &mut Session, claim: &Expired) -> Result<Recovered> {
-    let mut recovered = Recovered::default();
+    // Looked up before the claim is locked; a mapping that does not fit its table any more leaves the claim for later.
+    let table = match claim.table_id {
+        None => None,
+        Some(id) => match super::table::of_record(shared, statements, session, id).await {
+            Ok(table) => Some(table),
+            Err(error) if matches!(error.kind(), ErrorKind::Config | ErrorKind::Schema) => {
+                log::error!("recover: claim {} of {} cannot be taken back: {error}", claim.id, claim.worker);
+                session.execute(&plain(&statements.postpone, vec![claim.id.into()])).await?;
+                return Ok(Recovered::default());
+            }
+            Err(error) => return Err(error),
+        },
+    };
     session.begin().await?;
     if session.execute(&plain(&statements.expire, vec![claim.id.into()])).await?.matched == 0 {
         session.rollback().await?;
-        return Ok(recovered);
+        return Ok(Recovered::default());
     }
+    let recovered = match &table {
+        Some(table) => super::table::recover::put_back(shared, statements, session, claim, table).await?,
+        None => put_back(shared, statements, session, claim).await?,
+    };
+    session.commit().await?;
+    if recovered.claims > 0 {
+        log::warn!("lease of {} expired: {} returned, {} dead", claim.worker, recovered.returned, recovered.dead);
+    }
+    Ok(recovered)
+}
+
+/// The jobs of an expired claim, inside of the transaction that marked it.
+async fn put_back(shared: &Shared, statements: &Statements, session: &mut Session, claim: &Expired) -> Result<Recovered> {
+    let mut recovered = Recovered::default();
+    let Keys::Whole(ids) = &claim.keys else { return Err(Error::decode("a claim of jobs lists no numbers")) };
     let mut held = Vec::new();
-    for chunk in claim.ids.chunks() {
+    for chunk in ids.chunks() {
         let statement = chunk.statement(&statements.lost_jobs, vec![], vec![claim.id.into()]);
         for row in session.query(&statement).await? {
             held.push(Held { id: row.int(0)?, attempts: row.int(1)?, max_attempts: row.int(2)?, fence: row.int(3)? });
@@ -136,6 +176,7 @@ async fn expire(shared: &Shared, statements: &Statements, session: &mut Session,
         .iter()
         .map(|job| Ended {
             job_id: job.id,
+            row_key: None,
             fence: job.fence,
             outcome: "lost",
             is_final: job.attempts >= job.max_attempts,
@@ -145,12 +186,10 @@ async fn expire(shared: &Shared, statements: &Statements, session: &mut Session,
         })
         .collect();
     record(statements, session, &ended).await?;
-    session.commit().await?;
     if !held.is_empty() {
         recovered.claims = 1;
         recovered.returned = back.len() as u64;
         recovered.dead = dead.len() as u64;
-        log::warn!("lease of {} expired: {} jobs returned, {} dead", claim.worker, recovered.returned, recovered.dead);
     }
     Ok(recovered)
 }

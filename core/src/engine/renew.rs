@@ -1,8 +1,7 @@
 //! Extending leases: one statement for any number of claims, and which of them are lost.
 
 use super::{Engine, Shared};
-use crate::claim::ClaimState;
-use crate::dialect::Statements;
+use crate::claim::{ClaimState, HeldRows};
 use crate::driver::Session;
 use crate::error::Result;
 use crate::plan::ids::Ids;
@@ -17,30 +16,26 @@ impl Engine {
     /// `Unavailable`; the claim stays valid until its last known time.
     pub(crate) async fn renew(&self, claim: &Arc<ClaimState>) -> Result<bool> {
         let alive = self
-            .run("renew", async |_, statements, session, _| extend(statements, session, std::slice::from_ref(claim)).await)
+            .run_without_tables("renew", async |shared, session, _| extend(shared, session, std::slice::from_ref(claim)).await)
             .await?;
         Ok(alive.contains(&claim.id))
     }
 }
 
 /// Renews open claims; answers with those that could be, and marks the others as lost unless they have nothing left to lose.
-pub(crate) async fn extend(statements: &Statements, session: &mut Session, claims: &[Arc<ClaimState>]) -> Result<HashSet<i64>> {
+pub(crate) async fn extend(shared: &Shared, session: &mut Session, claims: &[Arc<ClaimState>]) -> Result<HashSet<i64>> {
     let started = boottime();
-    let ids: Ids = claims.iter().map(|claim| claim.id).collect();
-    let mut matched = 0;
-    for chunk in ids.chunks() {
-        matched += session.execute(&chunk.statement(&statements.renew, vec![], vec![])).await?.matched;
-    }
-    let mut alive: HashSet<i64> = ids.iter().collect();
-    if matched != ids.len() as u64 {
-        alive.clear();
-        for chunk in ids.chunks() {
-            for row in session.query(&chunk.statement(&statements.renewable, vec![], vec![])).await? {
-                alive.insert(row.int(0)?);
+    let ids: Ids = claims.iter().map(|claim| claim.id).filter(|id| *id >= 0).collect();
+    let mut alive = if ids.is_empty() { HashSet::new() } else { extend_records(shared, session, &ids).await? };
+    for claim in claims {
+        if let HeldRows::Rows { table, keys } = &claim.held
+            && (claim.id < 0 || alive.contains(&claim.id))
+        {
+            let is_held = super::table::renew::touch(shared, session, claim, table, keys).await?;
+            if claim.id < 0 && is_held {
+                alive.insert(claim.id);
             }
         }
-    }
-    for claim in claims {
         if alive.contains(&claim.id) {
             claim.renewed(started);
         } else if !claim.is_finished() {
@@ -50,16 +45,38 @@ pub(crate) async fn extend(statements: &Statements, session: &mut Session, claim
     Ok(alive)
 }
 
+/// Renews claims by their rows in the claims table: one statement for all of them.
+async fn extend_records(shared: &Shared, session: &mut Session, ids: &Ids) -> Result<HashSet<i64>> {
+    let statements = shared.statements(session).await?;
+    let mut matched = 0;
+    for chunk in ids.chunks() {
+        matched += session.execute(&chunk.statement(&statements.renew, vec![], vec![])).await?.matched;
+    }
+    if matched == ids.len() as u64 {
+        return Ok(ids.iter().collect());
+    }
+    let mut alive = HashSet::new();
+    for chunk in ids.chunks() {
+        for row in session.query(&chunk.statement(&statements.renewable, vec![], vec![])).await? {
+            alive.insert(row.int(0)?);
+        }
+    }
+    Ok(alive)
+}
+
 impl Shared {
     /// The heartbeat's step on its own session.
     pub(crate) async fn beat(&self, session: &mut Session, claims: &[Arc<ClaimState>]) -> Result<()> {
-        let statements = self.statements().await?;
-        extend(statements, session, claims).await.map(drop)
+        extend(self, session, claims).await.map(drop)
     }
 
-    /// Closes claims whose rows are all finished.
+    /// Closes claims whose rows are all finished. Claims without a record have nothing to close.
     pub(crate) async fn close_claims(&self, session: &mut Session, ids: &Ids) -> Result<()> {
-        let statements = self.statements().await?;
+        let ids: Ids = ids.iter().filter(|id| *id >= 0).collect();
+        if ids.is_empty() {
+            return Ok(());
+        }
+        let statements = self.statements(session).await?;
         for chunk in ids.chunks() {
             session.execute(&chunk.statement(&statements.close_claims, vec![], vec![])).await?;
         }

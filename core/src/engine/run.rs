@@ -56,15 +56,27 @@ impl Engine {
         operation: &'static str,
         mut step: impl AsyncFnMut(&Shared, &Statements, &mut Session, Tries) -> Result<T>,
     ) -> Result<T> {
+        self.run_without_tables(operation, async |shared, session, tries| {
+            let statements = shared.statements(session).await?;
+            step(shared, statements, session, tries).await
+        })
+        .await
+    }
+
+    /// As [`Engine::run`], where the own tables need not be there.
+    pub(super) async fn run_without_tables<T>(
+        &self,
+        operation: &'static str,
+        mut step: impl AsyncFnMut(&Shared, &mut Session, Tries) -> Result<T>,
+    ) -> Result<T> {
         let shared = &self.shared;
         let mut tries = Tries::begin();
         loop {
             let attempt = async {
                 shared.check_process()?;
                 let _permit = shared.permits.acquire().await.map_err(|_| Error::invalid("the engine is closed"))?;
-                let statements = shared.statements().await?;
                 let mut session = shared.session().await?;
-                match step(shared, statements, &mut session, tries).await {
+                match step(shared, &mut session, tries).await {
                     Ok(answer) => {
                         shared.give_back(session);
                         Ok(answer)

@@ -37,6 +37,8 @@ pub(crate) struct NewClaim {
     pub worker: String,
     pub lease: Duration,
     pub max_run: Option<Duration>,
+    /// The mapping's record; `None` for jobs.
+    pub table_id: Option<i64>,
 }
 
 pub(crate) fn next_queue(statements: &Statements, after: &str) -> Statement {
@@ -77,7 +79,8 @@ pub(crate) fn lock_ids(statements: &Statements, ids: &Ids) -> Statement {
     ids.statement(&statements.lock_ids, vec![], vec![])
 }
 
-pub(crate) fn insert_claim(statements: &Statements, claim: &NewClaim, ids: &Ids) -> Statement {
+/// The record of a claim; `keys` in their stored form.
+pub(crate) fn insert_claim(statements: &Statements, claim: &NewClaim, count: usize, keys: String) -> Statement {
     // As much of the names as the column takes, cut between two characters.
     let end = (0..=claim.source.len().min(255)).rev().find(|end| claim.source.is_char_boundary(*end));
     let source = claim.source.get(..end.unwrap_or(0)).unwrap_or_default();
@@ -88,8 +91,9 @@ pub(crate) fn insert_claim(statements: &Statements, claim: &NewClaim, ids: &Ids)
         micros(claim.lease).into(),
         micros(claim.lease).into(),
         claim.max_run.map(micros).into(),
-        Value::Int(ids.len() as i64),
-        ids.to_text().into(),
+        Value::Int(count as i64),
+        keys.into(),
+        claim.table_id.into(),
     ];
     plain(&statements.insert_claim, values)
 }

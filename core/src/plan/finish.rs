@@ -6,29 +6,26 @@ use crate::claim::{ClaimState, Finish, Outcome};
 use crate::config::truncate;
 use crate::dialect::Statements;
 use crate::error::Result;
-use crate::job::{ClaimedJob, JobState, MAX_ERROR};
+use crate::job::{JobState, MAX_ERROR};
 use crate::time::{Backoff, micros};
 use crate::value::{Row, Statement, Value};
 use std::time::Duration;
 
-/// What a finish needs to know of a claimed job.
+/// What a finish needs to know of a claimed job or row.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Held {
+    /// The job's id, or the row's place in its claim.
     pub id: i64,
     pub fence: i64,
     pub attempts: i64,
     pub max_attempts: i64,
 }
 
-impl From<&ClaimedJob> for Held {
-    fn from(job: &ClaimedJob) -> Self {
-        Held { id: job.id, fence: job.fence, attempts: job.attempts, max_attempts: job.max_attempts }
-    }
-}
-
 /// A row of the attempts ledger.
 pub(crate) struct Ended<'a> {
+    /// 0 for a row of a mapped table.
     pub job_id: i64,
+    pub row_key: Option<String>,
     pub fence: i64,
     pub outcome: &'static str,
     pub is_final: bool,
@@ -71,7 +68,7 @@ pub(crate) fn fail(
 }
 
 pub(crate) fn insert_attempts(statements: &Statements, ended: &[Ended<'_>]) -> Statement {
-    let mut values = Vec::with_capacity(ended.len() * 7);
+    let mut values = Vec::with_capacity(ended.len() * 9);
     for attempt in ended {
         values.extend([
             attempt.job_id.into(),
@@ -81,6 +78,8 @@ pub(crate) fn insert_attempts(statements: &Statements, ended: &[Ended<'_>]) -> S
             attempt.worker.into(),
             attempt.claim_id.into(),
             attempt.error.map(stored_error).into(),
+            attempt.claim_id.into(),
+            attempt.row_key.clone().into(),
         ]);
     }
     Statement { sql: spread(&statements.insert_attempts, "{rows}", &statements.insert_attempts_row, ended.len()), values }
@@ -113,7 +112,7 @@ pub(crate) fn stands(row: &Row, claim: &ClaimState, outcome: &Outcome) -> Result
     }
     let stands = match (state, outcome) {
         (JobState::Claimed, _) => Stands::Held,
-        (JobState::Done, Outcome::Complete) => Stands::Answer(Finish::Accepted),
+        (JobState::Done, Outcome::Complete | Outcome::CompleteWith { .. }) => Stands::Answer(Finish::Accepted),
         (JobState::Dead, Outcome::Fail { .. }) => Stands::Answer(Finish::Accepted),
         (JobState::Ready, Outcome::Fail { .. } | Outcome::Release { .. }) => Stands::PutBack,
         _ => Stands::Answer(Finish::Lost),
@@ -124,6 +123,7 @@ pub(crate) fn stands(row: &Row, claim: &ClaimState, outcome: &Outcome) -> Result
 /// Whether the ledger's last entry is the same outcome as the repeated one.
 pub(crate) fn same_outcome(ledger: Option<&str>, outcome: &Outcome) -> Finish {
     match (ledger, outcome) {
+        (Some("completed"), Outcome::Complete | Outcome::CompleteWith { .. }) => Finish::Accepted,
         (Some("failed"), Outcome::Fail { .. }) | (Some("released"), Outcome::Release { .. }) => Finish::Accepted,
         _ => Finish::Lost,
     }

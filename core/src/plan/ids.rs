@@ -80,36 +80,39 @@ impl Ids {
     }
 
     /// `sql` with `{ids}` filled in, its values standing between `before` and `after`.
-    ///
-    /// An empty set makes a condition that is never true.
     pub(crate) fn statement(&self, sql: &str, before: Vec<Value>, after: Vec<Value>) -> Statement {
-        let (long, short): (Vec<_>, Vec<_>) = self.runs().into_iter().partition(|(start, end)| end - start >= 2);
+        let (condition, ids) = self.condition("id");
+        let values = before.into_iter().chain(ids).chain(after).collect();
+        Statement { sql: sql.replace("{ids}", &condition), values }
+    }
+
+    /// That a column is one of the ids, and the values to bind. An empty set makes a condition that is never true.
+    pub(crate) fn condition(&self, column: &str) -> (String, Vec<Value>) {
+        let (mut long, short): (Vec<_>, Vec<_>) = self.runs().into_iter().partition(|(start, end)| end - start >= 2);
         let mut single: Vec<i64> = short.into_iter().flat_map(|(start, end)| start..=end).collect();
-        let mut long = long;
         pad(&mut long);
         pad(&mut single);
         let mut parts: Vec<String> = Vec::with_capacity(long.len() + 1);
-        let mut values = before;
+        let mut values = Vec::with_capacity(long.len() * 2 + single.len());
         for (start, end) in long {
-            parts.push("id BETWEEN ? AND ?".to_owned());
+            parts.push(format!("{column} BETWEEN ? AND ?"));
             values.extend([Value::Int(start), Value::Int(end)]);
         }
         if !single.is_empty() || parts.is_empty() {
             parts.push(if single.is_empty() {
                 "1 = 0".to_owned()
             } else {
-                super::spread("id IN ({list})", "{list}", "?", single.len())
+                format!("{column} IN ({})", super::spread("{list}", "{list}", "?", single.len()))
             });
             values.extend(single.into_iter().map(Value::Int));
         }
-        values.extend(after);
-        Statement { sql: sql.replace("{ids}", &format!("({})", parts.join(" OR "))), values }
+        (format!("({})", parts.join(" OR ")), values)
     }
 }
 
 /// Repeats the last item up to the next power of two.
-fn pad<T: Copy>(items: &mut Vec<T>) {
-    if let Some(&last) = items.last() {
+pub(crate) fn pad<T: Clone>(items: &mut Vec<T>) {
+    if let Some(last) = items.last().cloned() {
         items.resize(items.len().next_power_of_two(), last);
     }
 }

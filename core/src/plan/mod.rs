@@ -5,6 +5,8 @@ pub(crate) mod create;
 pub(crate) mod finish;
 pub(crate) mod ids;
 pub(crate) mod jobs;
+pub(crate) mod keys;
+pub(crate) mod table;
 
 use crate::value::{Statement, Value};
 

@@ -1,0 +1,1 @@
+-- Nothing to add: locked_by is wide enough for a token, and takes it instead of host:pid.

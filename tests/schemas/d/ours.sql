@@ -1,0 +1,1 @@
+-- Nothing to add: claim_token is there.
