@@ -14,7 +14,7 @@ DB       ?=
 export ROWCLAIM_PHP_EXTENSION := $(BIN)/librowclaim_php.so
 export ROWCLAIM_PYTHON := $(VENV)/bin/python
 
-.PHONY: help setup mysql build demo test race bench lint clean
+.PHONY: help setup mysql build demo test race schemas bench lint clean
 
 help: ## what can be done
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -47,6 +47,9 @@ race: mysql ## 16 processes on one queue, then 200 kills, on every database
 	$(CARGO) build --profile $(PROFILE) -p conformance --bins
 	$(SERVERS) $(ALLOW) -- $(BIN)/race
 
+schemas: build ## four batch jobs of the field, written by hand and then on Rowclaim, with accidents
+	$(SERVERS) --db mariadb -- $(VENV)/bin/python tests/schemas/run.py
+
 bench: setup ## figures beside their floor, on a private MariaDB
 	$(CARGO) build --release -p bench -p rowclaim-php
 	cd py-ext && VIRTUAL_ENV=$(VENV) $(VENV)/bin/maturin develop --quiet --release
@@ -57,7 +60,7 @@ lint: setup ## formatting and warnings as errors
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --profile $(PROFILE) --workspace --all-targets -- -D warnings
 	$(VENV)/bin/ruff check .
-	@find php-ext console bench -name '*.php' -not -path '*/dist/*' -print0 | xargs -0 -n1 php -l > /dev/null
+	@find php-ext console bench tests -name '*.php' -not -path '*/dist/*' -print0 | xargs -0 -n1 php -l > /dev/null
 
 clean: ## remove what was built
 	$(CARGO) clean

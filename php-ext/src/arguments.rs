@@ -122,6 +122,11 @@ impl Text {
             .or_else(|error| invalid(format!("{name} is not UTF-8 at byte {}", error.utf8_error().valid_up_to())))
     }
 
+    /// It as text, or its bytes when it is not UTF-8.
+    pub fn into_utf8(self) -> Result<String, Vec<u8>> {
+        String::from_utf8(self.0).map_err(std::string::FromUtf8Error::into_bytes)
+    }
+
     /// It as text for people; bytes that are not UTF-8 become a mark.
     pub fn lossy(self) -> String {
         String::from_utf8_lossy(&self.0).into_owned()
@@ -220,7 +225,11 @@ pub fn instant(name: &str, value: &Zval) -> PhpResult<Timestamp> {
     Timestamp::from_unix_seconds(seconds.0).map_err(|error| exception(&error))
 }
 
-fn date_time(name: &str, value: &Zval) -> PhpResult<Timestamp> {
+/// The instant of a `DateTimeInterface`.
+///
+/// # Errors
+/// `InvalidException` when it has none that 64 bits of microseconds hold.
+pub fn date_time(name: &str, value: &Zval) -> PhpResult<Timestamp> {
     // Whole seconds, rounded down, and the microseconds after them in six digits: put together they are microseconds.
     let answer = value.try_call_method("format", vec![&"Uu"]);
     if ExecutorGlobals::has_exception() {

@@ -6,7 +6,7 @@ use crate::values::to_json;
 use ext_php_rs::exception::PhpResult;
 use ext_php_rs::types::{Iterable, ZendHashTable, Zval};
 use ext_php_rs::zend::ExecutorGlobals;
-use rowclaim::NewJob;
+use rowclaim::{ErrorKind, NewJob};
 
 /// What a caller says about a job beside its queue and payload.
 #[derive(Default)]
@@ -30,7 +30,7 @@ pub struct JobArguments<'a> {
 /// # Errors
 /// `InvalidException`, `TypeError`; what a `jsonSerialize` throws.
 pub fn new_job(queue: &str, payload: &Zval, arguments: JobArguments) -> PhpResult<NewJob> {
-    let mut job = NewJob::new(queue, to_json("payload", payload)?);
+    let mut job = NewJob::new(queue, to_json(ErrorKind::Invalid, "payload", payload)?);
     if let Some(key) = arguments.key {
         job = job.key(key.utf8("key")?);
     }

@@ -10,9 +10,12 @@ use crate::connect;
 use crate::create::{JobArguments, new_job, new_jobs};
 use crate::created::Created;
 use crate::exceptions::exception;
+use crate::held::Batch;
+use crate::mapping::{self, Given};
 use crate::process::{CLOSE_LIMIT, gate};
-use crate::rows::{self, Table};
+use crate::rows::{self, Array};
 use crate::summary::Summary;
+use crate::table::Table;
 use crate::work::{WorkArguments, work};
 use ext_php_rs::exception::PhpResult;
 use ext_php_rs::prelude::*;
@@ -72,7 +75,7 @@ impl Engine {
         delay: Option<Seconds>,
         priority: Option<Int>,
         maxAttempts: Option<Int>,
-    ) -> PhpResult<Table> {
+    ) -> PhpResult<Array> {
         let arguments = JobArguments { key, unique, delay, run_at: None, priority, max_attempts: maxAttempts };
         let job = new_job(&queue.utf8("queue")?, payload, arguments)?;
         Ok(rows::planned(gate(|| self.inner.plan_create(&job))?)?)
@@ -98,7 +101,7 @@ impl Engine {
         request.max_run = maxRun.map(|span| span.span("maxRun")).transpose()?;
         request.priority = priority.map(Int::priority).transpose()?;
         request.partition = partition.map(self::partition).transpose()?;
-        gate(|| self.inner.claim(&request)).map(Claim::new)
+        gate(|| self.inner.claim(&request)).map(|claim| Claim(Batch::new(claim)))
     }
 
     /// Calls the handler of a job's queue for each job until a limit or a signal. Throws as the core's `work`.
@@ -128,18 +131,38 @@ impl Engine {
         work(&self.inner, handlers, arguments).map(Summary)
     }
 
+    /// The user's table `name` by a mapping, checked at once. Throws `ConfigException`, naming the entry and the column,
+    /// `SchemaException`, `UnavailableException`.
+    pub fn table(&self, name: Text, mapping: &ZendHashTable) -> PhpResult<Table> {
+        let name = name.utf8("name")?;
+        let Given { mapping, dsn } = mapping::read(mapping)?;
+        let engine = match dsn {
+            Some(dsn) => {
+                let config = connect::config(Some(dsn), None)?;
+                gate(|| rowclaim::blocking::Engine::with_config(config))?
+            }
+            None => self.inner.clone(),
+        };
+        gate(|| engine.table(&name, &mapping)).map(Table::new)
+    }
+
+    /// The mappings that claims were made by.
+    pub fn tables(&self) -> PhpResult<Array> {
+        rows::tables(gate(|| self.inner.tables())?)
+    }
+
     /// Takes the jobs of expired claims back now.
-    pub fn recover(&self) -> PhpResult<Table> {
+    pub fn recover(&self) -> PhpResult<Array> {
         Ok(rows::recovered(gate(|| self.inner.recover())?)?)
     }
 
     /// A job as it stands in the table, or null.
-    pub fn job(&self, id: Int) -> PhpResult<Option<Table>> {
+    pub fn job(&self, id: Int) -> PhpResult<Option<Array>> {
         Ok(gate(|| self.inner.job(id.0))?.map(rows::job).transpose()?)
     }
 
     /// Jobs as they stand in the table, newest first. Throws `InvalidException` for a wrong state or limit.
-    pub fn jobs(&self, queue: Option<Text>, state: Option<Text>, before: Option<Int>, limit: Option<Int>) -> PhpResult<Table> {
+    pub fn jobs(&self, queue: Option<Text>, state: Option<Text>, before: Option<Int>, limit: Option<Int>) -> PhpResult<Array> {
         let mut filter = JobFilter { before: before.map(|id| id.0), ..JobFilter::default() };
         filter.queue = queue.map(|queue| queue.utf8("queue")).transpose()?;
         if let Some(state) = state {
@@ -152,7 +175,7 @@ impl Engine {
     }
 
     /// Attempts of a job that did not succeed.
-    pub fn attempts(&self, id: Int) -> PhpResult<Table> {
+    pub fn attempts(&self, id: Int) -> PhpResult<Array> {
         Ok(rows::list(gate(|| self.inner.attempts(id.0))?, rows::attempt)?)
     }
 
@@ -169,7 +192,7 @@ impl Engine {
     }
 
     /// Deletes what ended longer ago than `olderThan` seconds. Throws `InvalidException` for a wrong batch.
-    pub fn prune(&self, olderThan: Seconds, batch: Option<Int>) -> PhpResult<Table> {
+    pub fn prune(&self, olderThan: Seconds, batch: Option<Int>) -> PhpResult<Array> {
         let mut request = PruneRequest::new(olderThan.span("olderThan")?);
         if let Some(batch) = batch {
             request.batch = batch.size("batch")?;
@@ -179,12 +202,12 @@ impl Engine {
 
     /// What waits, runs and is dead, by queue; `exact` scans the table.
     #[php(defaults(exact = false))]
-    pub fn stats(&self, exact: Flag) -> PhpResult<Table> {
+    pub fn stats(&self, exact: Flag) -> PhpResult<Array> {
         Ok(rows::stats(gate(|| self.inner.stats(exact.0))?)?)
     }
 
     /// Brings the tables to the newest version. Throws `SchemaException` when they are newer than this code.
-    pub fn migrate(&self) -> PhpResult<Table> {
+    pub fn migrate(&self) -> PhpResult<Array> {
         Ok(rows::migrated(gate(|| self.inner.migrate())?)?)
     }
 

@@ -1,35 +1,27 @@
 //! `Rowclaim\Job`: one job of a claim, in a worker's hands.
 
-use crate::arguments::{Seconds, error_text};
-use crate::claim::{Claim, Handle};
-use crate::process::gate;
+use crate::arguments::Seconds;
+use crate::claim::Claim;
+use crate::held::{Started, failure, giving_back};
 use crate::values::from_json;
 use ext_php_rs::exception::PhpResult;
 use ext_php_rs::prelude::*;
 use ext_php_rs::types::Zval;
-use rowclaim::{Finish, Outcome};
+use rowclaim::{ClaimedJob, Outcome};
 use std::cell::OnceCell;
-use std::rc::Weak;
-use std::time::Duration;
 
 /// One job of a claim.
 #[php_class]
 #[php(name = "Rowclaim\\Job", flags = crate::CLASS)]
 pub struct Job {
-    inner: rowclaim::blocking::Job,
-    /// The claim's handle, while PHP code holds one.
-    handle: Weak<Handle>,
+    held: Started<ClaimedJob>,
     payload: OnceCell<Zval>,
 }
 
 impl Job {
     /// A job for PHP code.
-    pub fn new(inner: rowclaim::blocking::Job, handle: Weak<Handle>) -> Self {
-        Job { inner, handle, payload: OnceCell::new() }
-    }
-
-    fn finish(&self, outcome: &Outcome) -> PhpResult<bool> {
-        gate(|| self.inner.finish(outcome)).map(|answer| answer == Finish::Accepted)
+    pub fn new(held: Started<ClaimedJob>) -> Self {
+        Job { held, payload: OnceCell::new() }
     }
 }
 
@@ -38,19 +30,19 @@ impl Job {
     /// The job's id.
     #[php(getter)]
     pub fn get_id(&self) -> i64 {
-        self.inner.id
+        self.held.inner.id
     }
 
     /// Its queue.
     #[php(getter)]
     pub fn get_queue(&self) -> String {
-        self.inner.queue.clone()
+        self.held.inner.queue.clone()
     }
 
     /// Its business key as given.
     #[php(getter)]
     pub fn get_key(&self) -> Option<String> {
-        self.inner.key.clone()
+        self.held.inner.key.clone()
     }
 
     /// Its payload, decoded once. Throws `DecodeException`.
@@ -59,86 +51,80 @@ impl Job {
         if let Some(payload) = self.payload.get() {
             return Ok(payload.shallow_clone());
         }
-        let payload = from_json(&self.inner.payload)?;
+        let payload = from_json("the payload cannot be read by PHP; rawPayload has its text", &self.held.inner.payload)?;
         Ok(self.payload.get_or_init(|| payload).shallow_clone())
     }
 
     /// Its payload as JSON text, byte for byte.
     #[php(getter)]
     pub fn get_raw_payload(&self) -> String {
-        self.inner.payload.clone()
+        self.held.inner.payload.clone()
     }
 
     /// Attempts so far, this one included.
     #[php(getter)]
     pub fn get_attempts(&self) -> i64 {
-        self.inner.attempts
+        self.held.inner.attempts
     }
 
     /// Attempts before it is dead.
     #[php(getter)]
     pub fn get_max_attempts(&self) -> i64 {
-        self.inner.max_attempts
+        self.held.inner.max_attempts
     }
 
     /// How often a lease on it ran out.
     #[php(getter)]
     pub fn get_lost(&self) -> i64 {
-        self.inner.lost
+        self.held.inner.lost
     }
 
     /// The fence of this claim of it.
     #[php(getter)]
     pub fn get_fence(&self) -> i64 {
-        self.inner.fence
+        self.held.inner.fence
     }
 
     /// Smaller runs first.
     #[php(getter)]
     pub fn get_priority(&self) -> i64 {
-        self.inner.priority
+        self.held.inner.priority
     }
 
     /// Its claim's token.
     #[php(getter)]
     pub fn get_token(&self) -> Option<String> {
-        self.inner.token().map(|token| token.to_string())
+        self.held.token()
     }
 
     /// When it was created, in seconds since 1970.
     #[php(getter)]
     pub fn get_created_at(&self) -> f64 {
-        self.inner.created_at.as_unix_seconds()
+        self.held.inner.created_at.as_unix_seconds()
     }
 
     /// Done; false when lost. Throws `UnavailableException`: the same call may be repeated.
     pub fn complete(&self) -> PhpResult<bool> {
-        self.finish(&Outcome::Complete)
+        self.held.finish(&Outcome::Complete)
     }
 
     /// Failed; `delay` in seconds instead of the back-off. Throws as `complete`.
     pub fn fail(&self, error: &Zval, delay: Option<Seconds>) -> PhpResult<bool> {
-        let error = error_text(error)?;
-        let delay = delay.map(|delay| delay.span("delay")).transpose()?;
-        self.finish(&Outcome::Fail { error, delay })
+        self.held.finish(&failure(error, delay)?)
     }
 
     /// Given back without blame, for `delay` seconds. Throws as `complete`.
     pub fn release(&self, delay: Option<Seconds>) -> PhpResult<bool> {
-        let delay = delay.map(|delay| delay.span("delay")).transpose()?;
-        self.finish(&Outcome::Release { delay: delay.unwrap_or(Duration::ZERO) })
+        self.held.finish(&giving_back(delay)?)
     }
 
     /// True when it was finished through this claim, or its finish is on the way.
     pub fn finished(&self) -> bool {
-        self.inner.is_finished()
+        self.held.inner.is_finished()
     }
 
     /// The claim it belongs to.
     pub fn claim(&self) -> Claim {
-        match self.handle.upgrade() {
-            Some(handle) => Claim::again(handle),
-            None => Claim::new(self.inner.claim()),
-        }
+        Claim(self.held.claim())
     }
 }

@@ -1,23 +1,31 @@
 //! The PHP extension `rowclaim`: classes in the namespace `Rowclaim` over the core's blocking facade.
 //!
-//! A map, in the order a call travels: `arguments`, `values` and `json` make Rust values of PHP's, `connect`, `create` and
-//! `work` put them together for a verb, `engine`, `claim` and `job` are the classes with the verbs, `created`, `summary` and
-//! `rows` are answers, `exceptions` are errors. `process` is the gate between PHP and the core (signals, fatal errors, the
+//! A map, in the order a call travels: `arguments`, `values`, `column_values` and `json` make Rust values of PHP's,
+//! `connect`, `create`, `mapping` and `work` put them together for a verb, `engine`, `claim` and `job` are the classes with
+//! the verbs, `table`, `row_claim` and `row` those of mapped tables, `held` is what both share; `created`, `summary`,
+//! `record` and `rows` are answers, `exceptions` are errors. `process` is the gate between PHP and the core (signals, fatal errors, the
 //! end); `ini` has the settings. No SQL, no retries, no time arithmetic, no defaults: those are the core's.
 
 mod arguments;
 mod claim;
+mod column_values;
 mod connect;
 mod create;
 mod created;
 mod engine;
 mod exceptions;
+mod held;
 mod ini;
 mod job;
 mod json;
+mod mapping;
 mod process;
+mod record;
+mod row;
+mod row_claim;
 mod rows;
 mod summary;
+mod table;
 mod values;
 mod work;
 
@@ -26,8 +34,9 @@ use ext_php_rs::prelude::*;
 use ext_php_rs::wrap_function;
 use rowclaim::ErrorKind;
 
-/// Every class here is final, and a handle on something that cannot be written down.
-const CLASS: ClassFlags = ClassFlags::Final.union(ClassFlags::NotSerializable);
+/// Every class here is final, a handle on something that cannot be written down, and takes no properties of its user's:
+/// `$row->status = 2` would change no row.
+const CLASS: ClassFlags = ClassFlags::Final.union(ClassFlags::NotSerializable).union(ClassFlags::NoDynamicProperties);
 
 /// The exception class of each kind of error, by kind; for the tests.
 #[php_function]
@@ -71,6 +80,10 @@ pub fn get_module(module: ModuleBuilder) -> ModuleBuilder {
         .class::<engine::Engine>()
         .class::<claim::Claim>()
         .class::<job::Job>()
+        .class::<table::Table>()
+        .class::<row_claim::RowClaim>()
+        .class::<row::Row>()
+        .class::<record::Record>()
         .class::<created::Created>()
         .class::<summary::Summary>()
         .class::<json::Json>()

@@ -1,12 +1,16 @@
 //! Answers of the core as PHP arrays.
 
+use crate::values::from_json;
 use ext_php_rs::boxed::ZBox;
 use ext_php_rs::error::Result;
+use ext_php_rs::exception::PhpResult;
 use ext_php_rs::types::{ZendHashTable, Zval};
-use rowclaim::{Attempt, Binding, Count, JobRow, Migrated, PlannedStatement, Pruned, QueueStats, Recovered, Stats, Timestamp};
+use rowclaim::{
+    Attempt, Binding, Count, JobRow, Migrated, PlannedStatement, Pruned, QueueStats, Recovered, Stats, TableRecord, Timestamp,
+};
 
 /// An array of PHP.
-pub type Table = ZBox<ZendHashTable>;
+pub type Array = ZBox<ZendHashTable>;
 
 fn int(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
@@ -20,7 +24,7 @@ fn seconds(at: Option<Timestamp>) -> Option<f64> {
 ///
 /// # Errors
 /// When PHP refuses a value.
-pub fn list<T>(rows: impl IntoIterator<Item = T>, table: impl Fn(T) -> Result<Table>) -> Result<Table> {
+pub fn list<T>(rows: impl IntoIterator<Item = T>, table: impl Fn(T) -> Result<Array>) -> Result<Array> {
     let mut out = ZendHashTable::new();
     for row in rows {
         out.push(table(row)?)?;
@@ -32,7 +36,7 @@ pub fn list<T>(rows: impl IntoIterator<Item = T>, table: impl Fn(T) -> Result<Ta
 ///
 /// # Errors
 /// When PHP refuses a value.
-pub fn job(row: JobRow) -> Result<Table> {
+pub fn job(row: JobRow) -> Result<Array> {
     let mut out = ZendHashTable::with_capacity(16);
     out.insert("id", row.id)?;
     out.insert("queue", row.queue)?;
@@ -52,11 +56,28 @@ pub fn job(row: JobRow) -> Result<Table> {
     Ok(out)
 }
 
+/// The mappings in the registry.
+///
+/// # Errors
+/// `DecodeException` for one that PHP cannot read.
+pub fn tables(records: Vec<TableRecord>) -> PhpResult<Array> {
+    let mut out = ZendHashTable::new();
+    for record in records {
+        let mut table = ZendHashTable::with_capacity(4);
+        table.insert("id", record.id)?;
+        table.insert("name", record.name)?;
+        table.insert("mapping", from_json("the mapping cannot be read by PHP", &record.mapping)?)?;
+        table.insert("createdAt", record.created_at.as_unix_seconds())?;
+        out.push(table)?;
+    }
+    Ok(out)
+}
+
 /// An attempt that did not succeed.
 ///
 /// # Errors
 /// When PHP refuses a value.
-pub fn attempt(row: Attempt) -> Result<Table> {
+pub fn attempt(row: Attempt) -> Result<Array> {
     let mut out = ZendHashTable::with_capacity(8);
     out.insert("fence", row.fence)?;
     out.insert("outcome", row.outcome)?;
@@ -72,7 +93,7 @@ pub fn attempt(row: Attempt) -> Result<Table> {
 ///
 /// # Errors
 /// When PHP refuses a value.
-pub fn recovered(answer: Recovered) -> Result<Table> {
+pub fn recovered(answer: Recovered) -> Result<Array> {
     counts(&[("claims", answer.claims), ("returned", answer.returned), ("dead", answer.dead)])
 }
 
@@ -80,7 +101,7 @@ pub fn recovered(answer: Recovered) -> Result<Table> {
 ///
 /// # Errors
 /// When PHP refuses a value.
-pub fn pruned(answer: Pruned) -> Result<Table> {
+pub fn pruned(answer: Pruned) -> Result<Array> {
     counts(&[("jobs", answer.jobs), ("claims", answer.claims), ("attempts", answer.attempts)])
 }
 
@@ -88,14 +109,14 @@ pub fn pruned(answer: Pruned) -> Result<Table> {
 ///
 /// # Errors
 /// When PHP refuses a value.
-pub fn migrated(answer: Migrated) -> Result<Table> {
+pub fn migrated(answer: Migrated) -> Result<Array> {
     let mut out = ZendHashTable::with_capacity(2);
     out.insert("from", answer.from)?;
     out.insert("to", answer.to)?;
     Ok(out)
 }
 
-fn counts(counts: &[(&str, u64)]) -> Result<Table> {
+fn counts(counts: &[(&str, u64)]) -> Result<Array> {
     let mut out = ZendHashTable::new();
     for (name, count) in counts {
         out.insert(*name, int(*count))?;
@@ -107,7 +128,7 @@ fn counts(counts: &[(&str, u64)]) -> Result<Table> {
 ///
 /// # Errors
 /// When PHP refuses a value.
-pub fn planned(statement: PlannedStatement) -> Result<Table> {
+pub fn planned(statement: PlannedStatement) -> Result<Array> {
     let mut bindings = ZendHashTable::new();
     for binding in statement.bindings {
         match binding {
@@ -126,7 +147,7 @@ pub fn planned(statement: PlannedStatement) -> Result<Table> {
 ///
 /// # Errors
 /// When PHP refuses a value.
-pub fn stats(stats: Stats) -> Result<Table> {
+pub fn stats(stats: Stats) -> Result<Array> {
     let mut queues = ZendHashTable::new();
     for queue in stats.queues {
         queues.insert(queue.queue.clone(), queue_stats(queue)?)?;
@@ -138,12 +159,12 @@ pub fn stats(stats: Stats) -> Result<Table> {
     Ok(out)
 }
 
-fn count(out: &mut Table, name: &str, count: Count, is_capped: &mut bool) -> Result<()> {
+fn count(out: &mut Array, name: &str, count: Count, is_capped: &mut bool) -> Result<()> {
     *is_capped |= count.is_capped;
     out.insert(name, int(count.rows))
 }
 
-fn queue_stats(queue: QueueStats) -> Result<Table> {
+fn queue_stats(queue: QueueStats) -> Result<Array> {
     let mut out = ZendHashTable::with_capacity(8);
     let mut is_capped = false;
     count(&mut out, "due", queue.due, &mut is_capped)?;

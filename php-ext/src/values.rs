@@ -40,16 +40,16 @@ fn no(reason: impl Into<String>) -> Written {
 /// The JSON text of a PHP value; a [`Json`] as it is. `name` is what messages call the value.
 ///
 /// # Errors
-/// `InvalidException`, naming the place, for NaN, infinity, resources, closures, objects without a JSON form, text that is
+/// One of `kind`, naming the place, for NaN, infinity, resources, closures, objects without a JSON form, text that is
 /// not UTF-8, and nesting deeper than 512; whatever a `jsonSerialize` throws.
-pub fn to_json(name: &str, value: &Zval) -> PhpResult<String> {
+pub fn to_json(kind: ErrorKind, name: &str, value: &Zval) -> PhpResult<String> {
     let mut out = Vec::new();
     match write(&mut out, value, 0) {
-        Ok(()) => String::from_utf8(out).or_else(|_| invalid(format!("{name} is not UTF-8"))),
+        Ok(()) => String::from_utf8(out).or_else(|_| refuse(kind, format!("{name} is not UTF-8"))),
         Err(Refusal::Thrown(thrown)) => Err(thrown),
         Err(Refusal::Value(reason, steps)) => {
             let place: String = steps.into_iter().rev().take(16).collect();
-            invalid(format!("{name}{place} {reason}"))
+            refuse(kind, format!("{name}{place} {reason}"))
         }
     }
 }
@@ -208,13 +208,13 @@ pub fn read_property(object: &ZendObject, name: &str) -> PhpResult<Zval> {
 /// The PHP value of JSON text: objects as arrays, whole numbers beyond 64 bits as floats.
 ///
 /// # Errors
-/// `DecodeException` for text that PHP cannot read: nesting deeper than 512, half surrogate pairs.
-pub fn from_json(text: &str) -> PhpResult<Zval> {
+/// `DecodeException` with `refusal` for text that PHP cannot read: nesting deeper than 512, half surrogate pairs.
+pub fn from_json(refusal: &str, text: &str) -> PhpResult<Zval> {
     let mut value = Zval::new();
     // PHP's scanner wants a NUL after the text.
     let terminated = ZendStr::new(text, false);
     let bytes = terminated.as_bytes();
     // SAFETY: the text lives over the call, its length is right, and a NUL follows; PHP writes into the fresh zval.
     let status = unsafe { php_json_decode_ex(&raw mut value, bytes.as_ptr().cast(), bytes.len(), OBJECT_AS_ARRAY, READ_DEPTH) };
-    if status == 0 { Ok(value) } else { refuse(ErrorKind::Decode, "the payload cannot be read by PHP; rawPayload has its text") }
+    if status == 0 { Ok(value) } else { refuse(ErrorKind::Decode, refusal) }
 }

@@ -1,17 +1,18 @@
-//! The loop most users want, with a PHP callable for each queue.
+//! The loop most users want, with a PHP callable for each queue, or one for the rows of a mapped table.
 
 use crate::arguments::{Flag, Int, Seconds, Text, throwable_text};
 use crate::exceptions::{invalid, pending};
+use crate::held::Started;
 use crate::job::Job;
 use crate::process::{Called, Drain, call, gate};
+use crate::row::Row;
 use ext_php_rs::convert::IntoZval;
 use ext_php_rs::exception::PhpResult;
-use ext_php_rs::types::{ZendCallable, ZendHashTable};
+use ext_php_rs::types::{ZendCallable, ZendHashTable, Zval};
 use ext_php_rs::zend::ExecutorGlobals;
-use rowclaim::blocking::{Engine, Handled, Summary, WorkRequest};
-use rowclaim::{ClaimRequest, Outcome};
+use rowclaim::blocking::{Engine, Handled, Summary, Table, WorkRequest};
+use rowclaim::{ClaimRequest, Outcome, RowClaimRequest};
 use std::collections::HashMap;
-use std::rc::Weak;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,14 +37,12 @@ pub struct WorkArguments {
 }
 
 impl WorkArguments {
-    fn request(self, queues: Vec<String>) -> PhpResult<WorkRequest> {
-        let mut claim = ClaimRequest::new("");
-        claim.queues = queues;
-        if let Some(batch) = self.batch {
-            claim.limit = batch.size("batch")?;
-        }
-        claim.lease = self.lease.map(|lease| lease.span("lease")).transpose()?;
-        claim.max_run = self.max_run.map(|span| span.span("maxRun")).transpose()?;
+    fn lease(&self) -> PhpResult<(Option<Duration>, Option<Duration>)> {
+        let lease = self.lease.map(|lease| lease.span("lease")).transpose()?;
+        Ok((lease, self.max_run.map(|span| span.span("maxRun")).transpose()?))
+    }
+
+    fn request<C>(self, claim: C) -> PhpResult<WorkRequest<C>> {
         let mut request = WorkRequest::new(claim);
         request.max_time = self.max_seconds.map(|span| span.span("maxSeconds")).transpose()?;
         if let Some(jobs) = self.max_jobs {
@@ -85,11 +84,17 @@ pub fn work(engine: &Engine, handlers: &ZendHashTable, arguments: WorkArguments)
         callables.insert(queue.clone(), callable);
         queues.push(queue);
     }
-    let request = arguments.request(queues)?;
+    let mut claim = ClaimRequest::new("");
+    claim.queues = queues;
+    if let Some(batch) = arguments.batch {
+        claim.limit = batch.size("batch")?;
+    }
+    (claim.lease, claim.max_run) = arguments.lease()?;
+    let request = arguments.request(claim)?;
     let drain = Drain::begin();
     let summary = gate(|| {
         let summary = engine.work(&request, |job| match callables.get(&job.queue) {
-            Some(handler) => handle(handler, job),
+            Some(handler) => handle(handler, Job::new(Started::alone(job.clone())).into_zval(false)),
             None => Handled::As(Outcome::Release { delay: Duration::ZERO }),
         });
         drop(drain);
@@ -98,9 +103,32 @@ pub fn work(engine: &Engine, handlers: &ZendHashTable, arguments: WorkArguments)
     if ExecutorGlobals::has_exception() { Err(pending()) } else { summary }
 }
 
-fn handle(handler: &ZendCallable, job: &rowclaim::blocking::Job) -> Handled {
+/// As [`work`], with one handler for the rows of a mapped table.
+///
+/// # Errors
+/// As there.
+pub fn work_rows(table: &Table, handler: &Zval, mut claim: RowClaimRequest, arguments: WorkArguments) -> PhpResult<Summary> {
+    let Ok(handler) = ZendCallable::new_owned(handler.dereference().shallow_clone()) else {
+        return invalid("the handler cannot be called");
+    };
+    if let Some(batch) = arguments.batch {
+        claim.limit = batch.size("batch")?;
+    }
+    (claim.lease, claim.max_run) = arguments.lease()?;
+    let request = arguments.request(claim)?;
+    let drain = Drain::begin();
+    let summary = gate(|| {
+        let summary = table.work(&request, |row| handle(&handler, Row::new(Started::alone(row.clone())).into_zval(false)));
+        drop(drain);
+        summary
+    });
+    if ExecutorGlobals::has_exception() { Err(pending()) } else { summary }
+}
+
+/// Calls a handler with a job or row; what becomes of that.
+fn handle(handler: &ZendCallable, argument: ext_php_rs::error::Result<Zval>) -> Handled {
     let given_back = || Handled::Last(Outcome::Release { delay: Duration::ZERO });
-    let Ok(argument) = Job::new(job.clone(), Weak::new()).into_zval(false) else { return given_back() };
+    let Ok(argument) = argument else { return given_back() };
     match call(handler, vec![&argument]) {
         Called::Returned => Handled::As(Outcome::Complete),
         Called::Left => given_back(),

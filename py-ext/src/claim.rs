@@ -6,7 +6,7 @@ use crate::job::{Job, fail, release};
 use crate::values::{ids, uuid};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use rowclaim::blocking;
+use rowclaim::blocking::{self, Claimable};
 use rowclaim::{Finish, Outcome};
 
 /// A batch of jobs with one token and one lease.
@@ -42,6 +42,21 @@ impl Claim {
             by_id.set_item(id, answer == Finish::Accepted)?;
         }
         Ok(by_id)
+    }
+}
+
+/// Gives back what was not started in a claim whose block has ended.
+pub(crate) fn leave<R: Claimable + Send + Sync>(
+    py: Python<'_>,
+    claim: &blocking::Claim<R>,
+    raised: Option<&Bound<'_, PyAny>>,
+) -> PyResult<()> {
+    match enter(py, || claim.release_unstarted()) {
+        // The block's own exception matters more.
+        Err(failure) if raised.is_some() => {
+            log(py, "a claim could not be released; its rows come back when its lease ends", &failure)
+        }
+        other => other.map(drop),
     }
 }
 
@@ -137,14 +152,7 @@ impl Claim {
         traceback: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
         let _ = (kind, traceback);
-        let claim = self.inner.get(py)?;
-        match enter(py, || claim.release_unstarted()) {
-            // The block's own exception matters more.
-            Err(failure) if raised.is_some() => {
-                log(py, "a claim could not be released; its jobs come back when its lease ends", &failure)
-            }
-            other => other.map(drop),
-        }
+        leave(py, self.inner.get(py)?, raised)
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {

@@ -5,13 +5,14 @@
 use crate::claim::Claim;
 use crate::errors::{invalid, log, raise};
 use crate::gate::enter;
-use crate::new_job::{Options, new_job, new_jobs};
+use crate::new_job::{self, new_job, new_jobs};
+use crate::table::Table;
 use crate::values::{given, option, partition, span, text, whole};
-use crate::work::{Handlers, work};
-use crate::{CLOSE_LIMIT, results};
+use crate::work::{Handlers, Options, work};
+use crate::{CLOSE_LIMIT, mapping, results};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyMapping};
-use rowclaim::blocking::{self, WorkRequest};
+use rowclaim::blocking;
 use rowclaim::{ClaimRequest, Config, JobFilter, JobState, PruneRequest};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -95,7 +96,7 @@ impl Engine {
         max_attempts: Argument<'_, 'py>,
     ) -> Object<'py> {
         let engine = self.open(py)?;
-        let options = Options { key, unique, delay, run_at, priority, max_attempts };
+        let options = new_job::Options { key, unique, delay, run_at, priority, max_attempts };
         let job = new_job(&text("queue", queue)?, payload, &options)?;
         results::created(py, &enter(py, || engine.create(&job))?)
     }
@@ -132,7 +133,7 @@ impl Engine {
         paramstyle: &str,
     ) -> PyResult<(String, Bound<'py, PyList>)> {
         let engine = self.open(py)?;
-        let options = Options { key, unique, delay, run_at: None, priority, max_attempts };
+        let options = new_job::Options { key, unique, delay, run_at: None, priority, max_attempts };
         let job = new_job(&text("queue", queue)?, payload, &options)?;
         let planned = enter(py, || engine.plan_create(&job))?;
         let answer = results::planned(py, &planned, paramstyle)?;
@@ -193,24 +194,42 @@ impl Engine {
     ) -> Object<'py> {
         let engine = self.open(py)?;
         let handlers = Handlers::new(handlers)?;
-        let mut request = WorkRequest::new(claim_request(handlers.queues.clone(), batch, lease, max_run)?);
-        request.until_empty = until_empty;
-        if let Some(max_seconds) = given(max_seconds) {
-            request.max_time = Some(span("max_seconds", max_seconds)?);
-        }
-        if let Some(max_jobs) = given(max_jobs) {
-            request.max_jobs = Some(whole("max_jobs", max_jobs)?);
-        }
-        if let Some(max_idle) = given(max_idle) {
-            request.max_idle = span("max_idle", max_idle)?;
-        }
-        match finish {
-            None => {}
-            Some("each") => request.finish_each = true,
-            Some("group") => request.finish_each = false,
-            Some(other) => return Err(invalid(py, format!("finish must be each or group, not {other}"))),
-        }
+        let options = Options { max_seconds, max_jobs, until_empty, max_idle, finish };
+        let request = options.request(py, claim_request(handlers.queues.clone(), batch, lease, max_run)?)?;
         work(py, engine, &request, &handlers)
+    }
+
+    /// Verbs on a table that is there already, by a mapping that says what its columns mean.
+    ///
+    /// ``name``: ``table`` or ``database.table``. The entries are those of ``rowclaim.TableMapping``, in a mapping, by
+    /// keyword, or both; spans are seconds or ``timedelta``. With ``dsn`` among them the table is in that database, under
+    /// an engine of its own, which is closed at exit. The table is looked at once, now.
+    ///
+    /// Raises ConfigError, naming the entry and the column, for what does not fit, with the SQL that mends it, and
+    /// SchemaError when the table is not there.
+    #[pyo3(signature = (name, mapping=None, **entries))]
+    fn table(
+        &self,
+        py: Python<'_>,
+        name: &Bound<'_, PyAny>,
+        mapping: Argument<'_, '_>,
+        entries: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Table> {
+        let engine = self.open(py)?;
+        let name = text("name", name)?;
+        let mapping::Given { mapping, dsn } = mapping::read(mapping, entries, py)?;
+        let table = enter(py, || match &dsn {
+            Some(dsn) => blocking::Engine::connect(dsn)?.table(&name, &mapping),
+            None => engine.table(&name, &mapping),
+        })?;
+        Ok(Table::new(table))
+    }
+
+    /// The mappings that claims were made by, in the order of the tables' names.
+    fn tables<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let engine = self.open(py)?;
+        let records = enter(py, || engine.tables())?;
+        results::list(py, &records, results::table_record)
     }
 
     /// Takes jobs back from claims whose lease has run out. Claims do this by themselves now and then.

@@ -8,7 +8,7 @@ use pyo3::exceptions::{PyBaseException, PyException, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyString;
-use rowclaim::blocking;
+use rowclaim::blocking::{self, Claimable};
 use rowclaim::{Finish, Outcome};
 use std::time::Duration;
 
@@ -30,41 +30,42 @@ impl Job {
         Job { inner: Held::new(job), payload: PyOnceLock::new() }
     }
 
-    pub(crate) fn finish(&self, py: Python<'_>, outcome: &Outcome) -> PyResult<bool> {
+    fn finish(&self, py: Python<'_>, outcome: &Outcome) -> PyResult<bool> {
         let job = self.inner.get(py)?;
         Ok(enter(py, || job.finish(outcome))? == Finish::Accepted)
     }
+}
 
-    fn give_back(&self, py: Python<'_>) -> PyResult<bool> {
-        self.finish(py, &Outcome::Release { delay: Duration::ZERO })
-    }
-
-    /// What became of the block; `true` when its exception goes no further.
-    fn leave(&self, py: Python<'_>, raised: Option<&Bound<'_, PyBaseException>>) -> PyResult<bool> {
-        let job = self.inner.get(py)?;
-        let Some(raised) = raised else {
-            if !job.is_finished() {
-                self.finish(py, &Outcome::Complete)?;
-            }
-            return Ok(false);
-        };
-        let error = PyErr::from_value(raised.clone().into_any());
-        if raised.is_instance_of::<PyException>() {
-            if job.is_finished() {
-                log(py, &format!("job {} was finished, then its block raised", job.id), &error)?;
-            } else {
-                self.finish(py, &Outcome::Fail { error: describe(py, raised)?, delay: None })?;
-                log(py, &format!("job {} failed", job.id), &error)?;
-            }
-            return Ok(true);
+/// What became of a row whose block has ended; `true` when the block's exception goes no further.
+pub(crate) fn leave<R: Claimable + Send + Sync>(
+    py: Python<'_>,
+    job: &blocking::Job<R>,
+    shown: impl Fn() -> PyResult<String>,
+    raised: Option<&Bound<'_, PyBaseException>>,
+) -> PyResult<bool> {
+    let finish = |outcome: &Outcome| enter(py, || job.finish(outcome)).map(drop);
+    let Some(raised) = raised else {
+        if !job.is_finished() {
+            finish(&Outcome::Complete)?;
         }
-        if !job.is_finished()
-            && let Err(failure) = self.give_back(py)
-        {
-            log(py, &format!("job {} could not be released; it comes back when its lease ends", job.id), &failure)?;
+        return Ok(false);
+    };
+    let error = PyErr::from_value(raised.clone().into_any());
+    if raised.is_instance_of::<PyException>() {
+        if job.is_finished() {
+            log(py, &format!("{} was finished, then its block raised", shown()?), &error)?;
+        } else {
+            finish(&Outcome::Fail { error: describe(py, raised)?, delay: None })?;
+            log(py, &format!("{} failed", shown()?), &error)?;
         }
-        Ok(false)
+        return Ok(true);
     }
+    if !job.is_finished()
+        && let Err(failure) = finish(&Outcome::Release { delay: Duration::ZERO })
+    {
+        log(py, &format!("{} could not be released; it comes back when its lease ends", shown()?), &failure)?;
+    }
+    Ok(false)
 }
 
 /// The text of a failure: an exception is described, text stays as it is.
@@ -217,7 +218,8 @@ impl Job {
         traceback: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<bool> {
         let _ = (kind, traceback);
-        self.leave(py, raised)
+        let job = self.inner.get(py)?;
+        leave(py, job, || Ok(format!("job {}", job.id)), raised)
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {

@@ -1,23 +1,28 @@
 //! The native part of the Python package `rowclaim`: it converts arguments and answers and lets go of the interpreter
 //! lock in between. It has no SQL, no retries, no time arithmetic and no defaults of its own.
 //!
-//! The files in the order a call travels: `engine` (the class people hold), `new_job` and `values` (arguments become
-//! Rust values), `gate` (the only way into the core), `claim`, `job` and `work` (rows in the caller's hands), `signals`
-//! (Ctrl-C and SIGTERM while `work` runs), `results` and `errors` (answers become Python objects). Exceptions, records
-//! and the JSON encoding are plain Python in `python/rowclaim/`.
+//! The files in the order a call travels: `engine` and `table` (the classes people hold), `new_job`, `mapping`, `values`
+//! and `column_values` (arguments become Rust values), `gate` (the only way into the core), `claim`, `job`, `row_claim`,
+//! `row` and `work` (rows in the caller's hands), `signals` (Ctrl-C and SIGTERM while `work` runs), `results` and `errors`
+//! (answers become Python objects). Exceptions, records and the JSON encoding are plain Python in `python/rowclaim/`.
 //!
 //! The one thing to know: nothing of Python is touched behind the gate except by the wait hook and by handlers of
 //! `work`, which attach for themselves; no native lock is held while they do. All classes are frozen and all state is
 //! atomic, so the module does not need the interpreter lock for its soundness.
 
 mod claim;
+mod column_values;
 mod engine;
 mod errors;
 mod gate;
 mod job;
+mod mapping;
 mod new_job;
 mod results;
+mod row;
+mod row_claim;
 mod signals;
+mod table;
 mod values;
 mod work;
 
@@ -53,7 +58,12 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<engine::Engine>()?;
     module.add_class::<claim::Claim>()?;
     module.add_class::<job::Job>()?;
+    module.add_class::<table::Table>()?;
+    module.add_class::<row_claim::RowClaim>()?;
+    module.add_class::<row::Record>()?;
+    module.add_class::<row::Row>()?;
     module.add_function(wrap_pyfunction!(engine::connect, module)?)?;
+    py.import("collections.abc")?.getattr("Mapping")?.call_method1("register", (py.get_type::<row::Record>(),))?;
     // Past the list of public names, that the stubs repeat.
     #[cfg(debug_assertions)]
     module.setattr("_panic", wrap_pyfunction!(_panic, module)?)?;

@@ -1,5 +1,6 @@
 //! Answers of the core become the records of `rowclaim/_results.py`, made by position.
 
+use crate::mapping::entries;
 use crate::values::datetime;
 use pyo3::call::PyCallArgs;
 use pyo3::prelude::*;
@@ -7,7 +8,8 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyList, PyTuple};
 use rowclaim::blocking::Summary;
 use rowclaim::{
-    Attempt, Binding, Count, Created, JobRow, Migrated, PlannedStatement, Pruned, QueueStats, Recovered, Stats, Timestamp,
+    Attempt, Binding, Count, Created, JobRow, Migrated, PlannedStatement, Pruned, QueueStats, Recovered, Stats, TableRecord,
+    Timestamp,
 };
 
 static RECORDS: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
@@ -66,6 +68,11 @@ pub(crate) fn attempt<'py>(py: Python<'py>, attempt: &Attempt) -> Object<'py> {
 pub(crate) fn summary<'py>(py: Python<'py>, summary: &Summary, stopped_by: Option<i32>) -> Object<'py> {
     let Summary { claimed, completed, failed, released, lost, seconds, stopped } = *summary;
     record(py, "Summary", (claimed, completed, failed, released, lost, seconds, stopped, stopped_by))
+}
+
+pub(crate) fn table_record<'py>(py: Python<'py>, table: &TableRecord) -> Object<'py> {
+    let mapping = entries(py, &table.mapping)?;
+    record(py, "TableRecord", (table.id, &table.name, mapping, datetime(py, table.created_at)?))
 }
 
 pub(crate) fn recovered<'py>(py: Python<'py>, answer: &Recovered) -> Object<'py> {

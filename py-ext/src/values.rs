@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 static TIMEDELTA: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-static DATETIME: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+pub(crate) static DATETIME: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 static EPOCH: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 static UUID: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
@@ -20,7 +20,7 @@ pub(crate) fn given<'a, 'py>(value: Option<&'a Bound<'py, PyAny>>) -> Option<&'a
     value.filter(|value| !value.is_none())
 }
 
-fn wrong_type(name: &str, wanted: &str, value: &Bound<'_, PyAny>) -> PyErr {
+pub(crate) fn wrong_type(name: &str, wanted: &str, value: &Bound<'_, PyAny>) -> PyErr {
     match value.get_type().name() {
         Ok(class) => PyTypeError::new_err(format!("{name} must be {wanted}, not {class}")),
         Err(error) => error,

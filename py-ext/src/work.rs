@@ -7,15 +7,20 @@
 use crate::errors::{describe, invalid, log};
 use crate::gate::enter;
 use crate::job::Job;
-use crate::values::text;
+use crate::row::{Row, shown};
+use crate::values::{given, span, text, whole};
 use crate::{results, signals};
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use pyo3::types::PyMapping;
-use rowclaim::Outcome;
-use rowclaim::blocking::{self, Handled, WorkRequest};
+use rowclaim::blocking::{self, Claimable, Handled, Summary, WorkRequest};
+use rowclaim::{Outcome, RowClaimRequest};
 use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
+
+type Argument<'a, 'py> = Option<&'a Bound<'py, PyAny>>;
 
 /// The handlers by queue, and the queues in the caller's order.
 pub(crate) struct Handlers {
@@ -38,45 +43,86 @@ impl Handlers {
         Ok(handlers)
     }
 
-    /// Runs the handler of a job. What goes past the loop is left in `raised`.
-    fn call(&self, job: &blocking::Job, raised: &mut Option<PyErr>) -> Handled {
-        let called = Python::try_attach(|py| self.call_attached(py, job));
-        match called {
-            Some(Ok(handled)) => handled,
-            Some(Err(error)) => {
-                *raised = Some(error);
-                Handled::Last(Outcome::Release { delay: Duration::ZERO })
-            }
-            // The interpreter is going away.
-            None => Handled::Last(Outcome::Release { delay: Duration::ZERO }),
-        }
-    }
-
-    fn call_attached(&self, py: Python<'_>, job: &blocking::Job) -> PyResult<Handled> {
+    fn call(&self, py: Python<'_>, job: &blocking::Job) -> PyResult<Handled> {
         let Some(handler) = self.by_queue.get(&job.queue) else {
             return Err(invalid(py, format!("no handler for queue {}", job.queue)));
         };
-        let error = match handler.call1(py, (Job::new(job.clone()),)) {
-            Ok(_) => return Ok(Handled::As(Outcome::Complete)),
-            Err(error) if error.is_instance_of::<PyException>(py) => error,
-            Err(error) => return Err(error),
-        };
-        let what = if job.is_finished() { "was finished, then its handler raised" } else { "failed" };
-        log(py, &format!("job {} {what}", job.id), &error)?;
-        Ok(Handled::As(Outcome::Fail { error: describe(py, error.value(py))?, delay: None }))
+        let returned = handler.call1(py, (Job::new(job.clone()),));
+        outcome(py, returned, job, || Ok(format!("job {}", job.id)))
+    }
+}
+
+/// The options of a `work` call, beside what it claims.
+pub(crate) struct Options<'a, 'py> {
+    pub max_seconds: Argument<'a, 'py>,
+    pub max_jobs: Argument<'a, 'py>,
+    pub until_empty: bool,
+    pub max_idle: Argument<'a, 'py>,
+    pub finish: Option<&'a str>,
+}
+
+impl Options<'_, '_> {
+    pub(crate) fn request<C>(&self, py: Python<'_>, claim: C) -> PyResult<WorkRequest<C>> {
+        let mut request = WorkRequest::new(claim);
+        request.until_empty = self.until_empty;
+        if let Some(max_seconds) = given(self.max_seconds) {
+            request.max_time = Some(span("max_seconds", max_seconds)?);
+        }
+        if let Some(max_jobs) = given(self.max_jobs) {
+            request.max_jobs = Some(whole("max_jobs", max_jobs)?);
+        }
+        if let Some(max_idle) = given(self.max_idle) {
+            request.max_idle = span("max_idle", max_idle)?;
+        }
+        match self.finish {
+            None => {}
+            Some("each") => request.finish_each = true,
+            Some("group") => request.finish_each = false,
+            Some(other) => return Err(invalid(py, format!("finish must be each or group, not {other}"))),
+        }
+        Ok(request)
+    }
+}
+
+/// What a handler's return, or its exception, means for its job. What goes past the loop is the error.
+fn outcome<R: Claimable>(
+    py: Python<'_>,
+    returned: PyResult<Py<PyAny>>,
+    job: &blocking::Job<R>,
+    shown: impl Fn() -> PyResult<String>,
+) -> PyResult<Handled> {
+    let error = match returned {
+        Ok(_) => return Ok(Handled::As(Outcome::Complete)),
+        Err(error) if error.is_instance_of::<PyException>(py) => error,
+        Err(error) => return Err(error),
+    };
+    let what = if job.is_finished() { "was finished, then its handler raised" } else { "failed" };
+    log(py, &format!("{} {what}", shown()?), &error)?;
+    Ok(Handled::As(Outcome::Fail { error: describe(py, error.value(py))?, delay: None }))
+}
+
+/// Attaches for one handler. What goes past the loop is left in `raised`.
+fn attached(raised: &mut Option<PyErr>, call: impl FnOnce(Python<'_>) -> PyResult<Handled>) -> Handled {
+    match Python::try_attach(call) {
+        Some(Ok(handled)) => handled,
+        Some(Err(error)) => {
+            *raised = Some(error);
+            Handled::Last(Outcome::Release { delay: Duration::ZERO })
+        }
+        // The interpreter is going away.
+        None => Handled::Last(Outcome::Release { delay: Duration::ZERO }),
     }
 }
 
 /// Works until the request's end, with SIGTERM and SIGINT as a wish to stop when this is the main thread.
-pub(crate) fn work<'py>(
+fn run<'py>(
     py: Python<'py>,
-    engine: &blocking::Engine,
-    request: &WorkRequest,
-    handlers: &Handlers,
+    stop: &Arc<AtomicBool>,
+    work: impl FnOnce(&mut Option<PyErr>) -> rowclaim::Result<Summary> + Send,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let watch = signals::install(py, &request.stop)?;
+    let watch = signals::install(py, stop)?;
     let mut raised = None;
-    let answer = enter(py, || engine.work(request, |job| handlers.call(job, &mut raised)));
+    let answer = enter(py, || work(&mut raised));
     if let Some(watch) = &watch {
         signals::restore(watch)?;
     }
@@ -84,4 +130,32 @@ pub(crate) fn work<'py>(
         return Err(raised);
     }
     results::summary(py, &answer?, watch.and_then(|watch| watch.get().came()))
+}
+
+/// The jobs of an engine's queues.
+pub(crate) fn work<'py>(
+    py: Python<'py>,
+    engine: &blocking::Engine,
+    request: &WorkRequest,
+    handlers: &Handlers,
+) -> PyResult<Bound<'py, PyAny>> {
+    run(py, &request.stop, |raised| engine.work(request, |job| attached(raised, |py| handlers.call(py, job))))
+}
+
+/// The rows of a mapped table.
+pub(crate) fn work_rows<'py>(
+    py: Python<'py>,
+    table: &blocking::Table,
+    request: &WorkRequest<RowClaimRequest>,
+    handler: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    if !handler.is_callable() {
+        return Err(invalid(py, "the handler cannot be called"));
+    }
+    let (handler, name): (_, Arc<str>) = (handler.clone().unbind(), table.name().into());
+    let call = |py: Python<'_>, row: &blocking::Row| {
+        let returned = Row::new(py, row.clone(), &name).and_then(|row| handler.call1(py, (row,)));
+        outcome(py, returned, row, || shown(py, row, &name))
+    };
+    run(py, &request.stop, |raised| table.work(request, |row| attached(raised, |py| call(py, row))))
 }

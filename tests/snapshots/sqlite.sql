@@ -1,5 +1,5 @@
 -- probe_skip_locked
-SELECT id FROM "rowclaim_jobs" WHERE id = 0
+SELECT 1
 
 -- next_queue
 SELECT queue FROM "rowclaim_jobs" INDEXED BY "rowclaim_jobs_pick" WHERE queue > ? ORDER BY queue LIMIT 1
@@ -17,7 +17,7 @@ SELECT id, ready_at, attempts, max_attempts FROM "rowclaim_jobs" INDEXED BY "row
 SELECT id, ready_at, job_key, payload, attempts, max_attempts, fence, lost, created_at FROM "rowclaim_jobs" WHERE {ids} AND state = 'ready' AND ready_at <= CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000 ORDER BY id
 
 -- insert_claim
-INSERT INTO "rowclaim_claims" (token, source, worker, claimed_at, lease_for, lease_until, max_until, job_count, job_ids) VALUES (?, ?, ?, CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000, ?, CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000 + ?, CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000 + ?, ?, ?)
+INSERT INTO "rowclaim_claims" (token, source, worker, claimed_at, lease_for, lease_until, max_until, job_count, job_ids, table_id) VALUES (?, ?, ?, CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000, ?, CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000 + ?, CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000 + ?, ?, ?, ?)
 
 -- mark
 UPDATE "rowclaim_jobs" SET state = 'claimed', ready_at = NULL, claim_id = ?, attempts = attempts + 1, fence = fence + 1, unique_key = IIF(key_life = 'until_claimed', NULL, unique_key) WHERE {ids} AND state = 'ready' AND ready_at <= CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000
@@ -44,10 +44,10 @@ UPDATE "rowclaim_jobs" SET state = 'dead', finished_at = CAST(ROUND((julianday('
 UPDATE "rowclaim_jobs" SET state = 'ready', ready_at = CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000 + ?, attempts = attempts - 1 WHERE {ids} AND claim_id = ? AND state = 'claimed'
 
 -- insert_attempts
-INSERT INTO "rowclaim_attempts" (job_id, fence, outcome, final, worker, claimed_at, ended_at, error) VALUES {rows}
+INSERT INTO "rowclaim_attempts" (job_id, fence, outcome, final, worker, claimed_at, ended_at, error, claim_id, row_key) VALUES {rows}
 
 -- insert_attempts_row
-(?,?,?,?,?,(SELECT claimed_at FROM "rowclaim_claims" WHERE id = ?),CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000,?)
+(?,?,?,?,?,(SELECT claimed_at FROM "rowclaim_claims" WHERE id = ?),CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000,?,?,?)
 
 -- inspect
 SELECT id, state, claim_id FROM "rowclaim_jobs" WHERE {ids}
@@ -65,7 +65,7 @@ UPDATE "rowclaim_claims" SET lease_until = MIN(CAST(ROUND((julianday('now') - 24
 SELECT id FROM "rowclaim_claims" WHERE {ids} AND state = 'open' AND (max_until IS NULL OR max_until > CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000)
 
 -- expired
-SELECT id, job_ids, worker, claimed_at FROM "rowclaim_claims" INDEXED BY "rowclaim_claims_lease" WHERE state = 'open' AND lease_until < CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000 ORDER BY lease_until LIMIT ?
+SELECT id, job_ids, worker, table_id, token FROM "rowclaim_claims" INDEXED BY "rowclaim_claims_lease" WHERE state = 'open' AND lease_until < CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000 ORDER BY lease_until LIMIT ?
 
 -- expire
 UPDATE "rowclaim_claims" SET state = 'expired', closed_at = CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000 WHERE id = ? AND state = 'open' AND lease_until < CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000
@@ -126,6 +126,36 @@ UPDATE "rowclaim_jobs" SET state = 'cancelled', ready_at = NULL, finished_at = C
 
 -- list_attempts
 SELECT fence, outcome, final, worker, claimed_at, ended_at, error FROM "rowclaim_attempts" WHERE job_id = ? ORDER BY id LIMIT ?
+
+-- outcome_of_row
+SELECT outcome FROM "rowclaim_attempts" WHERE claim_id = ? AND row_key = ? ORDER BY id DESC LIMIT 1
+
+-- find_table
+SELECT id FROM "rowclaim_tables" WHERE digest = ?
+
+-- insert_table
+INSERT INTO "rowclaim_tables" (digest, name, mapping, created_at) VALUES (?, ?, ?, CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000)
+
+-- table_by_id
+SELECT name, mapping FROM "rowclaim_tables" WHERE id = ?
+
+-- list_tables
+SELECT id, name, mapping, created_at FROM "rowclaim_tables" ORDER BY name, id
+
+-- open_tokens
+SELECT token FROM "rowclaim_claims" WHERE token IN ({list}) AND state = 'open'
+
+-- postpone
+UPDATE "rowclaim_claims" SET lease_until = CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000 + 60000000 WHERE id = ? AND state = 'open' AND lease_until < CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000
+
+-- claim
+SELECT id, token, source, worker, claimed_at, lease_until, max_until, state, closed_at, job_count, job_ids, table_id FROM "rowclaim_claims" WHERE id = ? OR token = ?
+
+-- list_claims
+SELECT id, token, source, worker, claimed_at, lease_until, max_until, state, closed_at, job_count, job_ids, table_id FROM "rowclaim_claims" WHERE id < ? AND (? IS NULL OR state = ?) AND (? IS NULL OR source = ?) ORDER BY id DESC LIMIT ?
+
+-- attempts_of_claim
+SELECT job_id, row_key, fence, outcome, final, ended_at, error FROM "rowclaim_attempts" WHERE claim_id = ? ORDER BY id LIMIT ?
 
 -- count_due
 SELECT COUNT(*) FROM (SELECT 1 FROM "rowclaim_jobs" INDEXED BY "rowclaim_jobs_pick" WHERE queue = ? AND priority = ? AND ready_at BETWEEN 0 AND CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000 LIMIT ?) c

@@ -7,6 +7,7 @@
 pub mod raw;
 pub mod records;
 pub mod stories;
+pub mod tables;
 
 use raw::Raw;
 use rowclaim::blocking::Engine;
@@ -166,7 +167,7 @@ impl Drop for Db {
         }
         match &self.folder {
             Some(folder) => drop(std::fs::remove_dir_all(folder)),
-            None => self.raw().drop_tables(),
+            None => self.raw().drop_own_tables(),
         }
     }
 }

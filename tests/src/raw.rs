@@ -85,8 +85,11 @@ impl Raw {
         }
     }
 
-    pub fn drop_tables(&mut self) {
-        self.run("DROP TABLE IF EXISTS {jobs}, {claims}, {attempts}, {schema}");
+    /// All own tables, on any database.
+    pub fn drop_own_tables(&mut self) {
+        for table in ["jobs", "claims", "attempts", "tables", "schema"] {
+            self.run(&format!("DROP TABLE IF EXISTS {{{table}}}"));
+        }
     }
 
     /// The server's id of this connection.

@@ -4,6 +4,7 @@
 //! handed out and not finished stay with the claim until its lease ends.
 
 use super::registry::Local;
+use super::steps::{Step, Steps};
 use crate::claim::{ClaimState, Finish, HeldRows, Outcome};
 use crate::engine::Claimed;
 use crate::error::{Error, Result};
@@ -15,54 +16,6 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use uuid::Uuid;
-
-/// Where a row stands inside of this process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
-    Waiting,
-    Started,
-    Finished,
-}
-
-/// The steps of all rows of a claim.
-struct Steps {
-    steps: Vec<Step>,
-    /// No row before this one is waiting.
-    next: usize,
-}
-
-impl Steps {
-    fn indexes(&self, is_wanted: impl Fn(Step) -> bool) -> Vec<usize> {
-        self.steps.iter().enumerate().filter(|(_, step)| is_wanted(**step)).map(|(index, _)| index).collect()
-    }
-
-    fn is_waiting(&self) -> bool {
-        self.steps.iter().skip(self.next).any(|step| *step == Step::Waiting)
-    }
-
-    /// Marks the first waiting row as started.
-    fn start_next(&mut self) -> Option<usize> {
-        let (index, step) = self.steps.iter_mut().enumerate().skip(self.next).find(|(_, step)| **step == Step::Waiting)?;
-        *step = Step::Started;
-        self.next = index + 1;
-        Some(index)
-    }
-
-    /// Sets rows to a step; how many were in another one.
-    fn set(&mut self, indexes: &[usize], to: Step) -> usize {
-        let mut changed = 0;
-        for index in indexes {
-            if let Some(step) = self.steps.get_mut(*index).filter(|step| **step != to) {
-                *step = to;
-                changed += 1;
-            }
-        }
-        if to == Step::Waiting {
-            self.next = indexes.iter().copied().min().unwrap_or(self.next).min(self.next);
-        }
-        changed
-    }
-}
 
 /// What a claim can hold: jobs of the own table, or rows of a mapped one.
 pub trait Claimable {
@@ -213,6 +166,14 @@ impl<R: Claimable> Drop for Core<R> {
 }
 
 impl Owned {
+    /// A key as the table's column has it: `'12'` for a number is 12. `None` when it does not fit.
+    fn fit_key(&self, key: &Value) -> Option<Value> {
+        match &self.state.held {
+            HeldRows::Rows { table, .. } => table.fit(&table.key, key).ok(),
+            HeldRows::Jobs => None,
+        }
+    }
+
     /// The outcome as it can be written, checked before it is on its way.
     fn check(&self, outcome: &Outcome) -> Result<Outcome> {
         match (&self.state.held, outcome) {
@@ -231,7 +192,7 @@ impl<R: Claimable> Claim<R> {
             Some(claimed) => (Some(Owned { local, state: claimed.state }), claimed.jobs),
             None => (None, Vec::new()),
         };
-        let steps = Mutex::new(Steps { steps: vec![Step::Waiting; jobs.len()], next: 0 });
+        let steps = Mutex::new(Steps::new(jobs.len()));
         Claim { core: Arc::new(Core { owned, jobs: jobs.into_iter().map(Arc::new).collect(), steps }) }
     }
 
@@ -258,9 +219,9 @@ impl<R: Claimable> Claim<R> {
         self.core.owned.as_ref().map(|owned| owned.state.token)
     }
 
-    /// The id of its row in the claims table; `None` for an empty claim.
+    /// The id of its row in the claims table; `None` for an empty claim and for one that has no record.
     pub fn id(&self) -> Option<i64> {
-        self.core.owned.as_ref().map(|owned| owned.state.id)
+        self.core.owned.as_ref().map(|owned| owned.state.id).filter(|id| *id > 0)
     }
 
     /// Its rows in order, for looking at. Handing out goes by [`Claim::next_job`].
@@ -351,11 +312,18 @@ impl Claim<ClaimedRow> {
     /// # Errors
     /// `Invalid` for a key that is not in the claim, before anything is written; `Unavailable`.
     pub fn finish(&self, keys: &[Value], outcome: &Outcome) -> Result<Vec<Finish>> {
-        let find = |key: &Value| {
-            let index = self.core.jobs.iter().position(|row| row.key == *key);
+        let rows = &self.core.jobs;
+        let mut next = 0;
+        let mut find = |key: &Value| {
+            let fitted = self.core.owned.as_ref().and_then(|owned| owned.fit_key(key));
+            let key = fitted.as_ref().unwrap_or(key);
+            // Keys mostly come in the order of the rows.
+            let mut indexes = (next..rows.len()).chain(0..next);
+            let index = indexes.find(|index| rows.get(*index).is_some_and(|row| row.key == *key));
+            next = index.map_or(next, |index| index + 1);
             index.ok_or_else(|| Error::invalid(format!("row {} is not in this claim", crate::plan::keys::shown(key))))
         };
-        let indexes = keys.iter().map(find).collect::<Result<Vec<_>>>()?;
+        let indexes = keys.iter().map(&mut find).collect::<Result<Vec<_>>>()?;
         self.core.finish(&indexes, outcome)
     }
 }
@@ -421,7 +389,7 @@ impl<R: Claimable> Job<R> {
 
     /// True when it was finished through this claim, or its finish is on the way.
     pub fn is_finished(&self) -> bool {
-        self.core.steps().steps.get(self.index) == Some(&Step::Finished)
+        self.core.steps().is_finished(self.index)
     }
 
     /// Its claim's token.

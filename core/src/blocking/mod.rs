@@ -6,6 +6,7 @@
 
 mod claim;
 mod registry;
+mod steps;
 mod table;
 mod wait;
 mod work;

@@ -6,6 +6,7 @@ use crate::dialect::codes;
 use crate::error::{Error, Result};
 use crate::time::Timestamp;
 use crate::value::{Row, Statement, Value};
+use rusqlite::config::DbConfig;
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Connection, OpenFlags, ToSql};
 use std::cell::Cell;
@@ -64,6 +65,8 @@ impl Driver {
             }
         }
         let connection = self.connect()?;
+        // A quoted name that is no column must be an error, not a text.
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DQS_DML, false).map_err(codes::sqlite)?;
         connection.set_prepared_statement_cache_capacity(128);
         connection.busy_handler(Some(draw_a_wait)).map_err(codes::sqlite)?;
         let mode = if self.is_memory { "MEMORY" } else { "WAL" };

@@ -7,6 +7,9 @@ refused, the same business key creates one job. Execution is at least once: a ha
 Durations are seconds (``int`` or ``float``) or :class:`datetime.timedelta`; a parameter that is ``None`` takes the
 engine's default. Every error is a :class:`RowclaimError`. Handles may be used from any thread, and an engine in a
 forked child too; claims and their jobs do not cross a fork.
+
+:meth:`Engine.table` does the same on a table that is there already: it is told which column is the key, the status, the
+token and so on (:class:`TableMapping`), and gives a :class:`Table`, whose claims hand out :class:`Row` objects.
 """
 
 from ._errors import (
@@ -24,7 +27,8 @@ from ._errors import (
     UnexpectedError,
     UnsupportedError,
 )
-from ._native import ERROR_KINDS, Claim, Engine, Job, __version__, connect
+from ._mapping import TableMapping
+from ._native import ERROR_KINDS, Claim, Engine, Job, Record, Row, RowClaim, Table, __version__, connect
 from ._payload import Json
 from ._results import (
     Attempt,
@@ -38,6 +42,7 @@ from ._results import (
     Recovered,
     Stats,
     Summary,
+    TableRecord,
 )
 
 __all__ = [
@@ -62,11 +67,17 @@ __all__ = [
     "NotFoundError",
     "Pruned",
     "QueueStats",
+    "Record",
     "Recovered",
+    "Row",
+    "RowClaim",
     "RowclaimError",
     "SchemaError",
     "Stats",
     "Summary",
+    "Table",
+    "TableMapping",
+    "TableRecord",
     "UnavailableError",
     "UnexpectedError",
     "UnsupportedError",
@@ -90,6 +101,8 @@ for _class in (
     Recovered,
     Stats,
     Summary,
+    TableMapping,
+    TableRecord,
 ):
     _class.__module__ = __name__
 del _class

@@ -1,19 +1,36 @@
 """The native part of Rowclaim; people import these names from ``rowclaim``."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Callable, Collection, ItemsView, Iterable, Iterator, KeysView, Mapping, Sequence, ValuesView
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from enum import Enum
 from types import TracebackType
 from typing import Any, Literal, final
 from uuid import UUID
 
-from typing_extensions import Self, TypeAlias
+from typing_extensions import Self, TypeAlias, Unpack, disjoint_base
 
-from rowclaim import Attempt, Created, JobRow, Migrated, NewJob, Pruned, Recovered, Stats, Summary
+from rowclaim import (
+    Attempt,
+    Created,
+    JobRow,
+    Migrated,
+    NewJob,
+    Pruned,
+    Recovered,
+    Stats,
+    Summary,
+    TableMapping,
+    TableRecord,
+)
 
 _Span: TypeAlias = float | timedelta
 _State: TypeAlias = Literal["ready", "claimed", "done", "dead", "cancelled"]
+_Key: TypeAlias = int | str | bytes
+_Value: TypeAlias = float | Decimal | str | bytes | date | Enum | None
+_Where: TypeAlias = Mapping[str, _Value | Collection[_Value]]
 
-__all__ = ["ERROR_KINDS", "Claim", "Engine", "Job", "__version__", "connect"]
+__all__ = ["ERROR_KINDS", "Claim", "Engine", "Job", "Record", "Row", "RowClaim", "Table", "__version__", "connect"]
 
 __version__: str
 
@@ -115,6 +132,23 @@ class Engine:
 
         KeyboardInterrupt and SystemExit from a handler release the job, end the work and are raised.
         """
+    def table(
+        self,
+        name: str,
+        mapping: TableMapping | Mapping[str, Any] | None = None,
+        **entries: Unpack[TableMapping],
+    ) -> Table:
+        """Verbs on a table that is there already, by a mapping that says what its columns mean.
+
+        ``name``: ``table`` or ``database.table``. The entries are those of ``rowclaim.TableMapping``, in a mapping, by
+        keyword, or both; spans are seconds or ``timedelta``. With ``dsn`` among them the table is in that database, under
+        an engine of its own, which is closed at exit. The table is looked at once, now.
+
+        Raises ConfigError, naming the entry and the column, for what does not fit, with the SQL that mends it, and
+        SchemaError when the table is not there.
+        """
+    def tables(self) -> list[TableRecord]:
+        """The mappings that claims were made by, in the order of the tables' names."""
     def recover(self) -> Recovered:
         """Takes jobs back from claims whose lease has run out. Claims do this by themselves now and then."""
     def job(self, id: int) -> JobRow | None:
@@ -278,6 +312,229 @@ class Job:
 
         ``error`` is text or an exception, written as ``Class: message`` and cut to 4,000 characters. False and errors
         as for ``complete``.
+        """
+    def release(self, delay: _Span | None = None) -> bool:
+        """Given back without blame, not to be handed out before ``delay`` has gone by. The attempt is not counted.
+
+        False and errors as for ``complete``.
+        """
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, raised: BaseException | None, traceback: TracebackType | None, /
+    ) -> bool: ...
+
+@final
+class Table:
+    """Verbs on a table that was there already, made by ``Engine.table``. Usable from any thread, and in a forked child.
+
+    ``where`` is a mapping of columns to a value, or to several of which any will do; None is IS NULL. Values are
+    converted to the column's type or refused by its name: ``datetime`` with a zone is that instant, without one it is
+    meant as the column shows it. Names are quoted and values bound, whatever they hold. Every verb may raise InvalidError
+    for arguments, ConfigError and SchemaError when the table has changed under its mapping, and UnavailableError.
+    """
+
+    @property
+    def name(self) -> str:
+        """The table's name as it was given."""
+    @property
+    def mapping(self) -> dict[str, Any]:
+        """What its columns mean: the entries that differ from the defaults."""
+    def claim(
+        self,
+        limit: int | None = None,
+        *,
+        where: _Where | None = None,
+        order: str | Iterable[str] | None = None,
+        lease: _Span | None = None,
+        max_run: _Span | None = None,
+        partition: tuple[int, int] | None = None,
+    ) -> RowClaim:
+        """Takes up to ``limit`` rows (1 to 10,000). The claim is empty when nothing waits.
+
+        ``order``: a column or several, with ``-`` in front for falling; by priority and time when left out. ``lease``:
+        from 1 second; renewed in the background, not past ``max_run`` from the start. ``partition``: ``(k, n)``, only rows
+        whose key leaves the remainder k when divided by n.
+        """
+    def work(
+        self,
+        handler: Callable[[Row], object],
+        *,
+        where: _Where | None = None,
+        order: str | Iterable[str] | None = None,
+        batch: int | None = None,
+        max_seconds: _Span | None = None,
+        max_jobs: int | None = None,
+        until_empty: bool = False,
+        lease: _Span | None = None,
+        max_run: _Span | None = None,
+        max_idle: _Span | None = None,
+        finish: Literal["each", "group"] | None = None,
+    ) -> Summary:
+        """Claims batches and calls ``handler(row)`` for each row until told to stop.
+
+        ``where`` and ``order`` as for ``claim``, everything else as for ``Engine.work``. A handler of rows that recur
+        completes each row itself, with a delay.
+        """
+    def remaining(self, where: _Where | None = None) -> bool:
+        """Whether any row waits or is held: two look-ups that stop at the first row, never a count."""
+    def recover(self) -> Recovered:
+        """Takes rows back: of every claim of this database whose lease has run out, and of this table those that other code
+        has held for longer than the mapping's ``recover_after``. Claims do this by themselves now and then.
+        """
+    def retry(
+        self,
+        keys: _Key | Iterable[_Key] | None = None,
+        *,
+        where: _Where | None = None,
+        limit: int | None = None,
+    ) -> int:
+        """Puts failed rows back with all their attempts: those of ``keys`` (one or several), or up to ``limit`` for which
+        ``where`` holds. How many.
+
+        Raises InvalidError for a mapping without ``failed``.
+        """
+    def take_back(
+        self,
+        keys: _Key | Iterable[_Key] | None = None,
+        *,
+        where: _Where | None = None,
+        limit: int | None = None,
+    ) -> int:
+        """Takes held rows away from their owners and puts them back at once, chosen as for ``retry``. How many.
+
+        The owners' writes are refused from then on. For a person who knows that the owner is gone.
+        """
+    def rows(
+        self,
+        where: _Where | None = None,
+        *,
+        status: _Value = None,
+        after: _Key | None = None,
+        limit: int | None = None,
+    ) -> list[Record]:
+        """Rows in the order of their keys, whoever holds them.
+
+        ``status``: only rows with this value of the status column. ``after``: only larger keys, for the next page.
+        ``limit``: 1 to 10,000.
+        """
+    def row(self, key: _Key) -> Record | None:
+        """One row by its key, or None."""
+
+@final
+class RowClaim:
+    """A batch of rows of a mapped table with one token and one lease.
+
+    Iterating hands the rows out, each only while the lease is surely valid. ``with claim:`` gives back what was not
+    started when the block ends, by an exception too. The lease is renewed in the background until every row is finished
+    or the claim and its rows are gone. Claims do not cross a fork.
+    """
+
+    @property
+    def token(self) -> UUID | None:
+        """Its token, a UUID; None for an empty claim."""
+    @property
+    def id(self) -> int | None:
+        """The id of its row in the claims table; None for an empty claim and without a registry."""
+    @property
+    def lost(self) -> bool:
+        """True once a renewal was refused: somebody else may own the rows now."""
+    @property
+    def valid_for(self) -> float:
+        """For how many seconds it is surely valid from now on; 0.0 when lost or empty."""
+    def renew(self) -> bool:
+        """Renews the lease now. False when it is lost.
+
+        Raises UnavailableError; the claim stays valid for ``valid_for``.
+        """
+    def complete(
+        self,
+        keys: _Key | Iterable[_Key] | None = None,
+        set: Mapping[str, _Value] | None = None,
+        delay: _Span | None = None,
+    ) -> dict[Any, bool]:
+        """Completes rows by key, or all that are not finished yet, in one step; durable when it returns.
+
+        ``set`` and ``delay`` as for ``Row.complete``, the same for every row. Gives for each key True (accepted) or False
+        (lost). Raises InvalidError for a key that is not in the claim, before anything is written, and UnavailableError.
+        """
+    def fail(
+        self, keys: _Key | Iterable[_Key], error: str | BaseException, delay: _Span | None = None
+    ) -> dict[Any, bool]:
+        """Fails rows by key: each comes back after ``delay`` or its back-off, or is failed. Otherwise as ``complete``."""
+    def release(self, keys: _Key | Iterable[_Key] | None = None, delay: _Span | None = None) -> dict[Any, bool]:
+        """Gives rows back by key, or all that are not finished yet, without blame. Otherwise as ``complete``."""
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Self: ...
+    def __next__(self) -> Row: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, raised: BaseException | None, traceback: TracebackType | None, /
+    ) -> None: ...
+
+@disjoint_base
+class Record(Mapping[str, Any]):
+    """A row of a mapped table as it stood when it was read: a read-only mapping of columns to values.
+
+    Whole numbers are ``int``, DECIMAL is ``Decimal``, DATETIME and TIMESTAMP are ``datetime`` without a zone, in the
+    mapping's; DATE is ``date``; BLOB and BINARY are ``bytes``; NULL is None; everything else is ``float`` or ``str``.
+    """
+
+    @property
+    def key(self) -> Any:
+        """The value of its key column."""
+    @property
+    def attempts(self) -> int:
+        """Attempts so far, one that is under way included; 1 where the mapping does not name them."""
+    @property
+    def max_attempts(self) -> int | None:
+        """Attempts before the row is failed; None where there is no limit."""
+    @property
+    def fence(self) -> int:
+        """The fence of the row's last claim: every later claim has a larger one; 0 where the mapping does not name it."""
+    def keys(self) -> KeysView[str]:
+        """The names of its columns, in their order."""
+    def values(self) -> ValuesView[Any]:
+        """Its values, in the order of the columns."""
+    def items(self) -> ItemsView[str, Any]:
+        """Columns and values, in order."""
+    def get(self, column: str, default: Any = None, /) -> Any:
+        """The value of a column, or ``default`` when the row comes without it."""
+    def __getitem__(self, column: str, /) -> Any: ...
+    def __contains__(self, column: object, /) -> bool: ...
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[str]: ...
+
+@final
+class Row(Record):
+    """One row of a claim: ``with row:`` completes it when the block ends, and fails it when the block raises.
+
+    An ``Exception`` is written to the row, as far as the mapping has a place for it, and to the logger ``rowclaim`` and
+    goes no further, so that a loop goes on. ``KeyboardInterrupt``, ``SystemExit`` and the like give the row back without
+    blame and go on. A row that the block has finished itself stays as it is. Rows do not cross a fork.
+    """
+
+    @property
+    def token(self) -> UUID | None:
+        """Its claim's token."""
+    @property
+    def claim(self) -> RowClaim:
+        """The claim it belongs to."""
+    @property
+    def finished(self) -> bool:
+        """True when it was finished through this claim."""
+    def complete(self, set: Mapping[str, _Value] | None = None, delay: _Span | None = None) -> bool:
+        """Done. Durable when it returns. False: lost, somebody else owns the row now; nothing was changed.
+
+        ``set``: columns of the row and their values, written in the same step. A row that recurs (``done`` is
+        ``pending``) waits again for ``delay``, or until the time that ``set`` gives it. Raises InvalidError, naming the
+        column, for what does not fit, and UnavailableError when it is unknown whether it was written; the same call may
+        be repeated.
+        """
+    def fail(self, error: str | BaseException, delay: _Span | None = None) -> bool:
+        """Failed: the row comes back after ``delay`` or the back-off, or is failed when its attempts are used up.
+
+        ``error`` is text or an exception, written as ``Class: message`` and cut to 4,000 characters and to the column's
+        length. False and errors as for ``complete``.
         """
     def release(self, delay: _Span | None = None) -> bool:
         """Given back without blame, not to be handed out before ``delay`` has gone by. The attempt is not counted.

@@ -193,3 +193,17 @@ class Stats:
     open_claims: int
     #: Open claims whose lease has run out.
     expired_claims: int
+
+
+@dataclasses.dataclass(frozen=True)
+class TableRecord:
+    """A mapping as it is recorded in Rowclaim's own tables."""
+
+    #: The record's id.
+    id: int
+    #: The table's name.
+    name: str
+    #: What its columns mean: the entries that differ from the defaults.
+    mapping: dict[str, Any]
+    #: When a claim was first made by it.
+    created_at: datetime.datetime

@@ -19,8 +19,8 @@ from surroundings import mapping, noted, scaled, send, wake_ups
 def run_due(jobs: rowclaim.Table) -> None:
     with jobs.claim(limit=int(scaled("BATCH", 20)), lease=scaled("LEASE", 60)) as claim:
         for row in claim:
-            planned = later(str(row["last_slot"]), row["interval_seconds"])
-            slot = f"{row.key}@{planned[:19]}"
+            planned = row["last_slot"] + timedelta(seconds=row["interval_seconds"])
+            slot = f"{row.key}@{planned:%Y-%m-%d %H:%M:%S}"
             try:
                 send(slot)
             except (OSError, http.client.HTTPException) as error:
@@ -29,13 +29,9 @@ def run_due(jobs: rowclaim.Table) -> None:
                 noted("done" if finish(row, planned) else "refused", slot)
 
 
-def finish(row: rowclaim.Row, planned: str) -> bool:
+def finish(row: rowclaim.Row, planned: datetime) -> bool:
     """Slot by slot from the planned time, so that a late run does not move the later ones."""
-    return row.complete(set={"next_run_time": later(planned, row["interval_seconds"]), "last_slot": planned})
-
-
-def later(time: str, seconds: int) -> str:
-    return (datetime.fromisoformat(time) + timedelta(seconds=seconds)).isoformat(" ", "milliseconds")
+    return row.complete(set={"next_run_time": planned + timedelta(seconds=row["interval_seconds"]), "last_slot": planned})
 
 
 def main() -> None:

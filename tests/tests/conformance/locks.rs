@@ -2,9 +2,10 @@
 //!
 //! The claim is held up before its COMMIT, and the server is asked for the count of its transaction.
 
+use conformance::tables::{TARGETS, UserTable};
 use conformance::{Db, Kind};
 use rowclaim::faults::Fault;
-use rowclaim::{ClaimRequest, NewJob};
+use rowclaim::{ClaimRequest, NewJob, RowClaimRequest, Value};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -26,7 +27,7 @@ fn crowded(kind: Kind, options: &str) -> Option<Db> {
 }
 
 /// The rows that the transaction of one claim has locked when it is about to commit.
-fn most_locked(db: &Db, request: &ClaimRequest) -> (usize, i64) {
+fn most_locked(db: &Db, claim: impl FnOnce() -> usize + Send) -> (usize, i64) {
     let mut raw = db.raw();
     // The claim's row names the connection; it is read before its commit.
     raw.run("SET SESSION TRANSACTION ISOLATION LEVEL READ UNCOMMITTED");
@@ -36,7 +37,7 @@ fn most_locked(db: &Db, request: &ClaimRequest) -> (usize, i64) {
     ));
     db.faults.order("COMMIT", Fault::Pause, 0, 1);
     let (claimed, most) = std::thread::scope(|scope| {
-        let claim = scope.spawn(|| db.engine.claim(request).unwrap().len());
+        let claim = scope.spawn(claim);
         let mut most = 0;
         while !claim.is_finished() {
             // The server makes this table anew only when nobody has read it for 100 ms.
@@ -64,7 +65,7 @@ fn check(kind: Kind, options: &str, requests: &[ClaimRequest]) {
     for request in requests {
         for limit in [1, 100, 500] {
             let request = request.clone().limit(limit);
-            let mut tries = (0..4).map(|_| most_locked(&db, &request));
+            let mut tries = (0..4).map(|_| most_locked(&db, || db.engine.claim(&request).unwrap().len()));
             let (claimed, locked) = tries.find(|(_, locked)| *locked > 0).unwrap_or((limit, 0));
             let bound = 2 * limit as i64 + 16;
             println!("{} {options}: claim of {limit} locks {locked} rows ({request:?})", kind.name());
@@ -104,6 +105,64 @@ fn mariadb_token_update() {
 #[test]
 fn mysql_token_update() {
     check(Kind::MySql, "heartbeat=0&shape=token_update", &requests());
+}
+
+/// 30,000 finished and 30,000 waiting rows of one task in a user's table, with an index or without.
+fn crowded_table<'a>(db: &'a Db, index: &str) -> UserTable<'a> {
+    let targets = UserTable::new(db, "targets", &format!("{TARGETS}{index}"));
+    let mut raw = db.raw();
+    let digits = "(SELECT 0 d UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4 UNION ALL SELECT 5 \
+        UNION ALL SELECT 6 UNION ALL SELECT 7 UNION ALL SELECT 8 UNION ALL SELECT 9)";
+    let numbers = format!("{digits} a, {digits} b, {digits} c, {digits} d, (SELECT 0 d UNION ALL SELECT 1 UNION ALL SELECT 2) e");
+    let number = "a.d + 10 * b.d + 100 * c.d + 1000 * d.d + 10000 * e.d";
+    for (from, status, token) in [(0, 2, "'00000000-0000-0000-0000-000000000000'"), (30_000, 0, "NULL")] {
+        raw.run(&format!(
+            "INSERT INTO {} (id, task_id, status, cron_token, available_at) SELECT {number} + {from}, 42, {status}, {token}, \
+             UTC_TIMESTAMP() - INTERVAL 10 SECOND FROM {numbers}",
+            targets.name
+        ));
+    }
+    raw.rows(&format!("ANALYZE TABLE {}", targets.name));
+    targets
+}
+
+/// Every way to the rows of a mapped table: by an index that gives them in order, with a time and without, by the token, and
+/// by candidates where no index fits.
+#[test]
+fn a_claim_on_a_mapped_table_locks_few_rows_whatever_its_indexes() {
+    let _reader = READER.lock().unwrap_or_else(PoisonError::into_inner);
+    let timed = "\"available_at\":\"available_at\",\"zone\":\"UTC\"";
+    for (kind, options) in [
+        (Kind::MariaDb, "heartbeat=0"),
+        (Kind::MySql, "heartbeat=0"),
+        (Kind::MariaDb, "heartbeat=0&shape=token_update"),
+        (Kind::MySql, "heartbeat=0&shape=token_update"),
+    ] {
+        for (index, more) in [
+            (", KEY i (task_id, status)", ""),
+            (", KEY i (task_id, status, available_at)", timed),
+            (", KEY i (task_id, cron_token)", ""),
+            (", KEY i (status)", ""),
+            ("", ""),
+            (", KEY i (status, available_at)", timed),
+        ] {
+            let Some(db) = Db::new(kind, options) else { continue };
+            let targets = crowded_table(&db, index);
+            let table = targets.map(more);
+            for limit in [1, 100, 500] {
+                let request = RowClaimRequest::new(limit).equal("task_id", Value::Int(42));
+                let (claimed, locked) = (0..4)
+                    .map(|_| most_locked(&db, || table.claim(&request).unwrap().len()))
+                    .find(|(_, locked)| *locked > 0)
+                    .unwrap_or((limit, 0));
+                let bound = 2 * limit as i64 + 16;
+                let place = format!("{} {options}{index}: claim of {limit}", kind.name());
+                println!("{place} locks {locked} rows");
+                assert_eq!(claimed, limit, "{place}");
+                assert!((limit as i64..=bound).contains(&locked), "{place} locks {locked} rows, more than {bound} or unseen");
+            }
+        }
+    }
 }
 
 /// Finishing goes by primary key: it locks its rows and no others.

@@ -16,4 +16,6 @@ mod recover;
 mod scenarios;
 mod servers;
 mod statements;
+mod tables;
+mod tables_refused;
 mod work;

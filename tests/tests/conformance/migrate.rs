@@ -2,7 +2,7 @@ use conformance::{Db, Kind, every_database};
 use rowclaim::{ErrorKind, NewJob};
 use std::collections::BTreeSet;
 
-/// Columns and indexes of the three tables, as the database tells them.
+/// Columns and indexes of the tables, as the database tells them.
 fn shape(db: &Db) -> BTreeSet<String> {
     let mut raw = db.raw();
     let rows = if db.is_sqlite() {
@@ -18,22 +18,20 @@ fn shape(db: &Db) -> BTreeSet<String> {
         )));
         rows
     };
-    rows.into_iter().map(|row| format!("{row:?}").replace("IF NOT EXISTS ", "")).collect()
+    // SQLite keeps the text of what made a table, and adds a new column at its end.
+    let plain = |text: String| text.replace("IF NOT EXISTS ", "").split_whitespace().collect::<String>();
+    rows.into_iter().map(|row| format!("{:?}", row.into_iter().map(|cell| cell.map(plain)).collect::<Vec<_>>())).collect()
 }
 
 every_database! {
     fn migrations_can_be_repeated(db) {
         let again = db.engine.migrate().unwrap();
-        assert_eq!((again.from, again.to), (1, 1));
+        assert_eq!((again.from, again.to), (2, 2));
     }
 
     fn eight_processes_migrate_at_once_and_one_applies(db) {
         let mut raw = db.raw();
-        if db.is_sqlite() {
-            raw.run("DROP TABLE {jobs}; DROP TABLE {claims}; DROP TABLE {attempts}; DROP TABLE {schema}");
-        } else {
-            raw.drop_tables();
-        }
+        raw.drop_own_tables();
         let from: Vec<i64> = std::thread::scope(|scope| {
             let racers: Vec<_> = (0..8)
                 .map(|_| {
@@ -51,26 +49,22 @@ every_database! {
         let migrated = shape(db);
         assert!(migrated.len() > 20 || db.is_sqlite() && migrated.len() >= 9, "{migrated:?}");
         let mut raw = db.raw();
-        if db.is_sqlite() {
-            raw.run("DROP TABLE {jobs}; DROP TABLE {claims}; DROP TABLE {attempts}; DROP TABLE {schema}");
-        } else {
-            raw.drop_tables();
-        }
+        raw.drop_own_tables();
         for statement in db.engine.schema_sql().unwrap().split(";\n").filter(|s| !s.trim().is_empty()) {
             raw.run(statement);
         }
         assert_eq!(shape(db), migrated);
         let engine = db.another("migrate=never");
         assert!(!engine.create(&NewJob::new("q", "1")).unwrap().exists, "a hand-made schema is accepted");
-        assert_eq!(engine.migrate().unwrap().from, 1);
+        assert_eq!(engine.migrate().unwrap().from, 2);
     }
 
     fn newer_tables_are_refused(db) {
-        db.raw().run("UPDATE {schema} SET version = 99");
+        db.raw().run("UPDATE {schema} SET version = 99 WHERE version = 2");
         let engine = db.another("");
         for error in [engine.create(&NewJob::new("q", "1")).unwrap_err(), engine.migrate().unwrap_err()] {
             assert_eq!(error.kind(), ErrorKind::Schema);
-            assert!(error.message().contains("newer than the 1 of this code"), "{error}");
+            assert!(error.message().contains("newer than the 2 of this code"), "{error}");
         }
     }
 }
@@ -80,7 +74,7 @@ fn missing_tables_are_named_with_the_way_out() {
     for kind in [Kind::Sqlite, Kind::MariaDb, Kind::MySql] {
         let Some(db) = Db::new(kind, "migrate=never") else { continue };
         let mut raw = db.raw();
-        for table in ["jobs", "claims", "attempts", "schema"] {
+        for table in ["jobs", "claims", "attempts", "tables", "schema"] {
             raw.run(&format!("DROP TABLE {{{table}}}"));
         }
         let error = db.another("").create(&NewJob::new("q", "1")).unwrap_err();

@@ -1,5 +1,6 @@
 //! Every statement is kept as a snapshot, and none reads a whole table by accident.
 
+use conformance::tables::{ALL_ROLES, TARGETS, UserTable};
 use conformance::{Db, Kind};
 use rowclaim::ClaimShape;
 use rowclaim::faults::statements;
@@ -25,6 +26,36 @@ fn statements_are_as_in_their_snapshots() {
     }
 }
 
+/// The statements on mapped tables: with every role and with the fewest.
+#[test]
+fn statements_on_mapped_tables_are_as_in_their_snapshots() {
+    for (name, kind) in [("mysql", Kind::MariaDb), ("sqlite", Kind::Sqlite)] {
+        let Some(db) = Db::new(kind, "heartbeat=0&shape=skip_locked") else { continue };
+        let index = if db.is_sqlite() { "" } else { ", KEY due (status, available_at)" };
+        let targets = UserTable::new(&db, "targets", &format!("{TARGETS}{index}"));
+        let mut text = String::new();
+        for (title, more) in [
+            (
+                "every role",
+                format!("{ALL_ROLES},\"lease_until\":\"lease_until\",\"recover_after\":600,\"scope\":{{\"task_id\":42}}"),
+            ),
+            ("an index that holds status and time", "\"available_at\":\"available_at\",\"zone\":\"Asia/Shanghai\"".to_owned()),
+            ("only what every mapping has", String::new()),
+        ] {
+            text += &format!("-- {title}\n\n");
+            for sql in targets.map(&more).statements().unwrap() {
+                text += &format!("{}\n\n", sql.replace(&targets.name, "targets"));
+            }
+        }
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("snapshots/tables_{name}.sql"));
+        if std::env::var_os("UPDATE_SNAPSHOTS").is_some() {
+            std::fs::write(&path, &text).unwrap();
+        }
+        let kept = std::fs::read_to_string(&path).unwrap();
+        assert!(kept == text, "{name}: the statements differ from {}; look, then UPDATE_SNAPSHOTS=1", path.display());
+    }
+}
+
 /// The text with its places filled in by something of a fitting type.
 fn filled(sql: &str) -> String {
     let sql = sql.replace("{ids}", "id IN (5, 6)").replace("{list}", "'a', 'b'");
@@ -37,8 +68,17 @@ fn filled(sql: &str) -> String {
 }
 
 /// What walks a table on purpose, each by primary key and in steps, or because it was asked to.
-const WALKS: [&str; 7] =
-    ["count_exact", "prunable_jobs", "prunable_claims", "prunable_attempts", "list_jobs", "list_dead", "count_dead"];
+const WALKS: [&str; 9] = [
+    "list_tables",
+    "list_claims",
+    "count_exact",
+    "prunable_jobs",
+    "prunable_claims",
+    "prunable_attempts",
+    "list_jobs",
+    "list_dead",
+    "count_dead",
+];
 
 #[test]
 fn no_statement_reads_a_whole_table_by_accident() {

@@ -105,7 +105,7 @@ impl Step<'_> {
 
     async fn release(&self, session: &mut Session, held: &[Held], delay: Duration) -> Result<bool> {
         let keys = self.keys(held)?;
-        let back = Back { delay, error: None, uncount: true };
+        let back = Back { delay: Some(delay), error: None, uncount: true };
         session.begin().await?;
         if execute_each(session, &keys.chunks(), |chunk| Some(self.rows.put_back(chunk, self.claim.token, &back))).await?
             != keys.len() as u64
@@ -140,7 +140,7 @@ impl Step<'_> {
                 None => execute_each(session, &chunks, |chunk| self.rows.fail(chunk, self.claim.token, &error)).await?,
                 Some(attempts) => {
                     let delay = delay.unwrap_or_else(|| backoff.delay(attempts));
-                    let back = Back { delay, error: Some(&error), uncount: false };
+                    let back = Back { delay: Some(delay), error: Some(&error), uncount: false };
                     execute_each(session, &chunks, |chunk| Some(self.rows.put_back(chunk, self.claim.token, &back))).await?
                 }
             };

@@ -119,6 +119,9 @@ impl MappedTable {
         limit: usize,
         from: impl Fn(&Table) -> Result<Value>,
     ) -> Result<u64> {
+        if keys.is_some() && *filters != Filters::none() {
+            return Err(Error::invalid("rows are chosen by keys or by where, not by both").during(operation));
+        }
         self.run(operation, async |shared, session, table, _| {
             let from = from(table)?;
             let rows = statements_of(shared, session, table).await?;
@@ -149,7 +152,8 @@ impl MappedTable {
             texts.push(rows.lock(&search, &keys).sql);
             texts.push(rows.claimed(&keys, token).sql);
             texts.push(rows.complete(&keys, token, &[], None).sql);
-            let back = crate::dialect::rows::Back { delay: std::time::Duration::from_secs(1), error: Some("e"), uncount: true };
+            let back =
+                crate::dialect::rows::Back { delay: Some(std::time::Duration::from_secs(1)), error: Some("e"), uncount: true };
             texts.push(rows.put_back(&keys, token, &back).sql);
             texts.push(rows.still_held(&keys, token).sql);
             texts.push(rows.inspect(&keys, token).sql);
@@ -160,7 +164,7 @@ impl MappedTable {
                 rows.fail(&keys, token, "e"),
                 rows.touch(&keys, token, std::time::Duration::from_secs(60)),
                 rows.stale_rows(500),
-                rows.take_stale(&keys, &table.token_free, false, std::time::Duration::ZERO),
+                rows.take_stale(&keys, &table.token_free, false, None),
             ];
             texts.extend(others.into_iter().flatten().map(|s| s.sql));
             Ok(texts)

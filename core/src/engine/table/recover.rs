@@ -14,8 +14,10 @@ use crate::plan::keys::{Keys, shown};
 use crate::plan::table::Table;
 use crate::plan::table::rows::{self, Candidate};
 use crate::plan::{plain, spread};
+use crate::time::Backoff;
 use crate::value::Value;
 use std::collections::{BTreeMap, HashSet};
+use std::time::Duration;
 use uuid::Uuid;
 
 /// Stale rows looked at in one pass.
@@ -45,7 +47,7 @@ pub(in crate::engine) async fn put_back(
         let count = match attempts {
             None => execute_each(session, &chunks, |chunk| rows.fail(chunk, claim.token, "lease expired")).await?,
             Some(attempts) => {
-                let back = Back { delay: backoff.delay(attempts), error: Some("lease expired"), uncount: false };
+                let back = Back { delay: lost_delay(table, &backoff, attempts), error: Some("lease expired"), uncount: false };
                 execute_each(session, &chunks, |chunk| Some(rows.put_back(chunk, claim.token, &back))).await?
             }
         };
@@ -58,6 +60,11 @@ pub(in crate::engine) async fn put_back(
     recovered.claims = u64::from(!held.is_empty());
     record_lost(statements, session, table, &held, claim.id, &claim.worker).await?;
     Ok(recovered)
+}
+
+/// How long a lost row waits. One that recurs keeps its time: that is the slot it was run for.
+fn lost_delay(table: &Table, backoff: &Backoff, attempts: i64) -> Option<Duration> {
+    (!table.recurs()).then(|| backoff.delay(attempts))
 }
 
 /// Rows by what becomes of them: `None` ends them as failed, otherwise the attempts that set their back-off.
@@ -179,7 +186,7 @@ async fn take(shared: &Shared, session: &mut Session, rows: &Rows<'_>, stale: &[
     let mut recovered = Recovered::default();
     session.begin().await?;
     for (attempts, keys) in groups(table, &candidates) {
-        let delay = backoff.delay(attempts.unwrap_or(1));
+        let delay = lost_delay(table, &backoff, attempts.unwrap_or(1));
         let chunks = Keys::new(keys)?.chunks();
         let count =
             execute_each(session, &chunks, |chunk| rows.take_stale(chunk, &first.token, attempts.is_none(), delay)).await?;

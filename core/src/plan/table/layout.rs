@@ -174,6 +174,10 @@ impl Column {
             (Value::Null, _) if self.is_nullable => Ok(Value::Null),
             (Value::Null, _) => Err(wrong("no NULL")),
             (Value::At(at), _) => self.moment(*at, zone, unit).ok_or_else(|| wrong("no such instant")),
+            // The one would store it as NULL, the other refuse it.
+            (Value::Float(number), _) if !number.is_finite() => {
+                Err(Error::invalid(format!("column {} takes no {number}", self.name)))
+            }
             (_, Kind::Int { min, max }) => {
                 let number = match value {
                     Value::Int(number) => Some(i128::from(*number)),
@@ -249,6 +253,11 @@ impl Column {
 
     /// What the database handed out, as the application knows it: TIMESTAMP in the mapping's zone.
     pub(crate) fn read(&self, value: Value, zone: Option<&Zone>) -> Value {
+        // SQLite keeps moments as text.
+        let value = match (value, &self.kind) {
+            (Value::Text(text), Kind::DateTime { .. }) => Value::Moment(text),
+            (other, _) => other,
+        };
         let (Value::Moment(text), Kind::Timestamp { digits }, Some(zone)) = (&value, &self.kind, zone) else { return value };
         let Some(utc) = civil(text) else { return value };
         let at = Timestamp::of_civil(utc, 0);
