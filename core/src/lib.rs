@@ -31,7 +31,11 @@ mod value;
 pub use claim::{ClaimRequest, Finish, MAX_LIMIT, Outcome};
 pub use config::{ClaimShape, Config};
 pub use engine::table::{MappedTable, TableRecord};
-pub use engine::{Count, Engine, JobFilter, Migrated, PruneRequest, Pruned, QueueStats, Recovered, Stats};
+pub use engine::{
+    ClaimEnd, ClaimFilter, ClaimName, ClaimRecord, Count, Engine, JobFilter, Migrated, PruneRequest, Pruned, QueueStats,
+    Recovered, Stats,
+};
+pub use engine::{DoctorRequest, DoctorTable, Finding, Severity};
 pub use error::{Error, ErrorKind, Result};
 pub use ident::Prefix;
 pub use job::{Attempt, ClaimedJob, Created, JobRow, JobState, MAX_KEY, MAX_QUEUE, NewJob, Unique};

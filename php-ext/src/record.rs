@@ -52,7 +52,7 @@ pub fn iterator(row: &ClaimedRow) -> PhpResult<Zval> {
     let Some(class) = ClassEntry::try_find("ArrayIterator") else { return invalid("PHP has no ArrayIterator") };
     let mut values = Zval::new();
     values.set_hashtable(array(row)?);
-    let mut iterator = class.new();
+    let iterator = class.new();
     iterator.try_call_method("__construct", vec![&values])?;
     Ok(iterator.into_zval(false)?)
 }

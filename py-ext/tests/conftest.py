@@ -12,8 +12,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 import pytest
@@ -75,14 +76,14 @@ class Database:
             connection.cursor() as cursor,
         ):
             for statement, values in statements:
-                cursor.execute(statement.replace("?", "%s"), values)
+                cursor.execute(statement.replace("%", "%%").replace("?", "%s"), values)
             return list(cursor.fetchall())
 
 
 class Targets:
     """A user's table as bulk senders have it: the targets of tasks."""
 
-    MAPPING: dict[str, Any] = {
+    MAPPING: ClassVar[dict[str, Any]] = {
         "status": "status", "pending": 0, "processing": 1, "done": 2, "failed": 3, "token": "cron_token",
         "claimed_at": "send_at", "locked_by": "held_by", "attempts": "tries", "max_attempts": 3,
         "available_at": "next_at", "error": "err", "finished_at": "done_at", "priority": "prio", "fence": "fence",
@@ -112,6 +113,18 @@ class Targets:
         """Columns of every row, by id; alone where it is one column."""
         rows = self.database.sql(f"SELECT {columns} FROM {self.name} ORDER BY id")
         return [row[0] if len(row) == 1 else tuple(row) for row in rows]
+
+
+def now_in_the_table() -> datetime:
+    """In the zone of the mapping, as DATETIME columns have it."""
+    return datetime.now(timezone(timedelta(hours=8))).replace(tzinfo=None)
+
+
+def keys(claim: rowclaim.RowClaim) -> list[Any]:
+    """The keys of its rows in order; they are given back."""
+    found = [row.key for row in claim]
+    claim.release()
+    return found
 
 
 @pytest.fixture

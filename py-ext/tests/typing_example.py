@@ -1,7 +1,7 @@
 """Checked by mypy, never run: what a typed program looks like."""
 
 from datetime import datetime, timedelta, timezone
-from typing import assert_type
+from typing import Any, assert_type
 from uuid import UUID
 
 import rowclaim
@@ -27,3 +27,23 @@ def consume(engine: rowclaim.Engine) -> int:
                 assert_type(job.created_at, datetime)
     summary = engine.work({"q": lambda job: job.payload}, max_seconds=1, finish="each")
     return summary.completed
+
+
+def send(engine: rowclaim.Engine, task: int) -> bool:
+    mapping = rowclaim.TableMapping(status="status", pending=0, processing=1, done=2, failed=3, token="cron_token")
+    table = engine.table("targets", mapping, zone="+08:00", recover_after=timedelta(minutes=10))
+    engine.table("targets", status="status", colour="red")  # type: ignore[call-arg]
+    with table.claim(100, where={"task_id": task, "type": ["sms", "mail"], "deleted_at": None}, order="-id") as claim:
+        assert_type(claim, rowclaim.RowClaim)
+        for row in claim:
+            assert_type(row, rowclaim.Row)
+            with row:
+                assert_type(row["openid"], Any)
+                row.complete({"sent_at": datetime.now(timezone.utc), "receipt": None})
+    assert_type(claim.complete([1, 2]), dict[Any, bool])
+    table.work(lambda row: row.complete(delay=60), where={"task_id": task}, max_seconds=45)
+    assert_type(table.row(5), rowclaim.Record | None)
+    assert_type([dict(record) for record in table.rows(status=3, limit=10)], list[dict[str, Any]])
+    assert_type(table.retry(where={"task_id": task}), int)
+    assert_type(engine.tables()[0].mapping, dict[str, Any])
+    return table.remaining({"task_id": task})

@@ -154,6 +154,9 @@ SELECT id, token, source, worker, claimed_at, lease_until, max_until, state, clo
 -- list_claims
 SELECT id, token, source, worker, claimed_at, lease_until, max_until, state, closed_at, job_count, job_ids, table_id FROM "rowclaim_claims" WHERE id < ? AND (? IS NULL OR state = ?) AND (? IS NULL OR source = ?) ORDER BY id DESC LIMIT ?
 
+-- end_claim
+UPDATE "rowclaim_claims" SET lease_until = CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000 - 1000 WHERE id = ? AND state = 'open'
+
 -- attempts_of_claim
 SELECT job_id, row_key, fence, outcome, final, ended_at, error FROM "rowclaim_attempts" WHERE claim_id = ? ORDER BY id LIMIT ?
 

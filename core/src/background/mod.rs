@@ -7,6 +7,7 @@ mod writer;
 
 use crate::claim::{ClaimState, Outcome};
 use crate::engine::Shared;
+use crate::engine::ahead::Order;
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::finish::Held;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, pthread_sigmask};
@@ -29,6 +30,7 @@ enum Command {
         outcome: Outcome,
     },
     Close(i64),
+    Claim(Box<Order>),
     /// Answered when everything before it is written, or with how many outcomes are not.
     Flush {
         answer: SyncSender<usize>,
@@ -77,6 +79,14 @@ impl Background {
     /// Closes a claim whose rows are all finished, soon.
     pub(crate) fn close_claim(&self, claim: &ClaimState) {
         let _ = self.commands.send(Command::Close(claim.id));
+    }
+
+    /// Makes a claim soon.
+    ///
+    /// # Errors
+    /// `Unexpected` when the thread has ended.
+    pub(crate) fn claim(&self, order: Order) -> Result<()> {
+        self.commands.send(Command::Claim(Box::new(order))).map_err(|_| gone())
     }
 
     /// Asks for everything sent before to be written. The receiver answers with the number of outcomes that are not.

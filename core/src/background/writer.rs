@@ -3,6 +3,7 @@
 use super::Command;
 use crate::claim::{ClaimState, Outcome};
 use crate::driver::Session;
+use crate::engine::ahead::{self, Order};
 use crate::engine::{Shared, group};
 use crate::error::Result;
 use crate::plan::finish::Held;
@@ -35,6 +36,7 @@ pub(super) struct Writer {
     watched: BTreeMap<i64, Arc<ClaimState>>,
     pending: Vec<Pending>,
     closing: BTreeSet<i64>,
+    orders: Vec<Order>,
     close_at: Option<Instant>,
     beat_at: Option<Instant>,
     flushes: Vec<SyncSender<usize>>,
@@ -101,6 +103,7 @@ impl Writer {
             }
             Command::Finish { claim, job, outcome } => self.pending.push(Pending { claim, job, outcome }),
             Command::Close(id) => self.close(id),
+            Command::Claim(order) => self.orders.push(*order),
             Command::Flush { answer } => self.flushes.push(answer),
             Command::Stop { limit, answer } => self.stop = Some((Instant::now() + limit, answer)),
         }
@@ -115,7 +118,7 @@ impl Writer {
     /// When there is something to do next without a command.
     fn next_due(&self) -> Option<Instant> {
         let now = Instant::now();
-        let has_work = !self.pending.is_empty() || !self.flushes.is_empty() || self.stop.is_some();
+        let has_work = !self.pending.is_empty() || !self.orders.is_empty() || !self.flushes.is_empty() || self.stop.is_some();
         let work = has_work.then_some(now);
         let beat = self.beat_at.filter(|_| !self.watched.is_empty());
         let next = [work, beat, self.close_at].into_iter().flatten().min()?;
@@ -131,8 +134,10 @@ impl Writer {
     }
 
     /// Does what is due: the beat first, then outcomes, then closings.
-    async fn step(&mut self, shared: &Shared) {
+    async fn step(&mut self, shared: &Arc<Shared>) {
         if self.not_before.is_some_and(|at| Instant::now() < at) {
+            // Nobody waits for a claim behind a database that is away: the foreground finds out itself.
+            self.orders.clear();
             return;
         }
         match self.work(shared).await {
@@ -175,7 +180,7 @@ impl Writer {
         log::error!("{}: {left} outcomes wait for the database", shared.worker);
     }
 
-    async fn work(&mut self, shared: &Shared) -> Result<()> {
+    async fn work(&mut self, shared: &Arc<Shared>) -> Result<()> {
         let now = Instant::now();
         self.watched.retain(|_, claim| !claim.is_lost() && !claim.is_finished());
         let must_beat = !self.watched.is_empty() && self.beat_at.is_some_and(|at| at <= now);
@@ -184,7 +189,7 @@ impl Writer {
                 || self.closing.len() >= 50
                 || !self.flushes.is_empty()
                 || self.stop.is_some());
-        if !must_beat && !must_close && self.pending.is_empty() {
+        if !must_beat && !must_close && self.pending.is_empty() && self.orders.is_empty() {
             return Ok(());
         }
         if self.session.is_none() {
@@ -203,6 +208,9 @@ impl Writer {
                 self.closing.insert(id);
                 self.close_at.get_or_insert(now + CLOSE_AFTER);
             }
+        }
+        for order in std::mem::take(&mut self.orders) {
+            ahead::carry_out(shared, session, order).await?;
         }
         let must_close = must_close || (!self.closing.is_empty() && (!self.flushes.is_empty() || self.stop.is_some()));
         if must_close {

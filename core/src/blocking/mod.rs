@@ -19,7 +19,10 @@ pub use work::{Handled, Summary, WorkRequest};
 use crate::claim::ClaimRequest;
 use crate::config::Config;
 use crate::engine::table::TableRecord;
-use crate::engine::{JobFilter, Migrated, PruneRequest, Pruned, Recovered, Stats};
+use crate::engine::{
+    ClaimEnd, ClaimFilter, ClaimName, ClaimRecord, DoctorRequest, DoctorTable, Finding, JobFilter, Migrated, PruneRequest,
+    Pruned, Recovered, Stats,
+};
 use crate::error::{Error, Result};
 use crate::job::{Attempt, Created, JobRow, NewJob};
 use crate::mapping::Mapping;
@@ -143,6 +146,33 @@ impl Engine {
         local.wait(local.engine.tables())
     }
 
+    /// See [`crate::Engine::claims`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn claims(&self, filter: &ClaimFilter) -> Result<Vec<ClaimRecord>> {
+        let local = self.local()?;
+        local.wait(local.engine.claims(filter))
+    }
+
+    /// See [`crate::Engine::claim_record`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn claim_record(&self, name: ClaimName) -> Result<Option<(ClaimRecord, Vec<ClaimEnd>)>> {
+        let local = self.local()?;
+        local.wait(local.engine.claim_record(name))
+    }
+
+    /// See [`crate::Engine::end_claim`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn end_claim(&self, name: ClaimName) -> Result<bool> {
+        let local = self.local()?;
+        local.wait(local.engine.end_claim(name))
+    }
+
     /// See [`crate::Engine::recover`].
     ///
     /// # Errors
@@ -215,6 +245,15 @@ impl Engine {
         local.wait(local.engine.stats(exact))
     }
 
+    /// See [`crate::Engine::doctor`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn doctor(&self, request: &DoctorRequest) -> Result<Vec<Finding>> {
+        let local = self.local()?;
+        local.wait(local.engine.doctor(request))
+    }
+
     /// Waits until every outcome given to group finish before is written, and finished claims are closed.
     ///
     /// # Errors
@@ -236,6 +275,12 @@ impl Engine {
             Some(local) => local.runtime.block_on(local.engine.close(limit)),
             None => Ok(()),
         }
+    }
+}
+
+impl From<&Table> for DoctorTable {
+    fn from(table: &Table) -> Self {
+        DoctorTable::new(table.name(), table.mapping().clone())
     }
 }
 

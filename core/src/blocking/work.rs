@@ -1,10 +1,12 @@
 //! The loop most users want: claim, hand out, finish, until told to stop.
 
 use super::claim::{Claim, Claimable, Job, Row};
+use super::registry::Local;
 use super::table::Table;
 use super::wait::sleep;
 use super::{Engine, wait};
 use crate::claim::{ClaimRequest, MAX_LIMIT, Outcome};
+use crate::engine::ahead::Ahead;
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::ClaimedJob;
 use crate::row::{ClaimedRow, RowClaimRequest};
@@ -14,6 +16,8 @@ use std::time::{Duration, Instant};
 
 /// The pause after the first empty claim; it doubles up to `max_idle`.
 const FIRST_IDLE: Duration = Duration::from_millis(50);
+/// The next batch is asked for when the rest of this one takes less than this.
+const AHEAD: Duration = Duration::from_millis(50);
 /// Claims handed out before their outcomes are added up.
 const SETTLING: usize = 64;
 
@@ -30,6 +34,8 @@ pub struct WorkRequest<C = ClaimRequest> {
     pub until_empty: bool,
     /// The longest pause between two claims when nothing waits.
     pub max_idle: Duration,
+    /// Have the next batch claimed in the background when the last jobs of this one are in hand. Jobs of queues only.
+    pub prefetch: bool,
     /// Finish each job durably before the next; otherwise the background thread writes outcomes together.
     pub finish_each: bool,
     /// Set it (from a signal handler, another thread) to stop after the job in hand.
@@ -45,6 +51,7 @@ impl<C> WorkRequest<C> {
             max_jobs: None,
             until_empty: false,
             max_idle: Duration::from_secs(1),
+            prefetch: true,
             finish_each: false,
             stop: Arc::default(),
         }
@@ -89,6 +96,22 @@ trait Source {
     fn batch(&self) -> usize;
 
     fn claim(&self, limit: usize) -> Result<Claim<Self::Item>>;
+
+    /// Has the next batch claimed in the background; `None` where that is not done.
+    fn ahead(&self, _limit: usize) -> Result<Option<Next>> {
+        Ok(None)
+    }
+
+    /// What was claimed ahead.
+    fn claimed_ahead(&self, _next: Next) -> Result<Claim<Self::Item>> {
+        self.claim(self.batch())
+    }
+}
+
+/// A batch on its way.
+struct Next {
+    local: Arc<Local>,
+    ahead: Ahead,
 }
 
 /// Jobs of queues.
@@ -106,6 +129,17 @@ impl Source for Queues<'_> {
 
     fn claim(&self, limit: usize) -> Result<Claim> {
         self.engine.claim(&self.request.clone().limit(limit))
+    }
+
+    fn ahead(&self, limit: usize) -> Result<Option<Next>> {
+        let local = self.engine.local()?;
+        let ahead = local.engine.claim_ahead(self.request.clone().limit(limit))?;
+        Ok(Some(Next { local, ahead }))
+    }
+
+    fn claimed_ahead(&self, next: Next) -> Result<Claim> {
+        let claimed = next.local.wait(next.local.engine.claimed_ahead(next.ahead))?;
+        Ok(Claim::new(next.local, claimed))
     }
 }
 
@@ -133,6 +167,9 @@ struct Loop<'a, S: Source, C> {
     request: &'a WorkRequest<C>,
     started: Instant,
     handed_out: u64,
+    /// Time spent in handlers.
+    busy: Duration,
+    next: Option<Next>,
     summary: Summary,
     settling: Vec<Claim<S::Item>>,
 }
@@ -170,9 +207,18 @@ fn run<S: Source, C>(
     if request.max_jobs == Some(0) {
         return Err(Error::invalid("max_jobs must be 1 or more").during("work"));
     }
-    let mut work =
-        Loop { source, request, started: Instant::now(), handed_out: 0, summary: Summary::default(), settling: Vec::new() };
+    let mut work = Loop {
+        source,
+        request,
+        started: Instant::now(),
+        handed_out: 0,
+        busy: Duration::ZERO,
+        next: None,
+        summary: Summary::default(),
+        settling: Vec::new(),
+    };
     let result = work.run(&mut handler);
+    let result = result.and(work.drop_next());
     let flushed = engine.flush();
     work.settle(true);
     let mut summary = work.summary;
@@ -198,7 +244,7 @@ impl<S: Source, C> Loop<'_, S, C> {
         let mut has_answered = false;
         while !self.is_over() {
             let limit = usize::try_from(self.left()).unwrap_or(MAX_LIMIT).min(self.source.batch());
-            let claim = match self.source.claim(limit) {
+            let claim = match self.claim(limit) {
                 Ok(claim) => claim,
                 Err(error) if error.kind() == ErrorKind::Unavailable && has_answered => {
                     log::warn!("work: {error}; waiting for the database");
@@ -243,8 +289,12 @@ impl<S: Source, C> Loop<'_, S, C> {
                 }
                 Err(error) => return Err(error),
             };
+            self.look_ahead(claim.len() - job.index())?;
             self.handed_out += 1;
-            let outcome = match handler(&job) {
+            let since = Instant::now();
+            let handled = handler(&job);
+            self.busy += since.elapsed();
+            let outcome = match handled {
                 Handled::Itself => continue,
                 Handled::As(outcome) => outcome,
                 Handled::Last(outcome) => {
@@ -269,6 +319,41 @@ impl<S: Source, C> Loop<'_, S, C> {
             other => drop(other?),
         }
         Ok(is_last)
+    }
+
+    fn claim(&mut self, limit: usize) -> Result<Claim<S::Item>> {
+        if let Some(next) = self.next.take() {
+            let claim = self.source.claimed_ahead(next)?;
+            // That nothing waited then does not say that nothing waits now.
+            if !claim.is_empty() {
+                return Ok(claim);
+            }
+        }
+        self.source.claim(limit)
+    }
+
+    /// Has the next batch claimed when the `rest` of this one, with the job in hand, will not take long: jobs must not wait
+    /// in the hands of a slow worker.
+    fn look_ahead(&mut self, rest: usize) -> Result<()> {
+        let handled = u32::try_from(self.handed_out).unwrap_or(u32::MAX);
+        let each = self.busy.checked_div(handled).unwrap_or(AHEAD);
+        let is_near = each.saturating_mul(u32::try_from(rest).unwrap_or(u32::MAX)) < AHEAD;
+        let left = self.left().saturating_sub(rest as u64);
+        if !self.request.prefetch || self.next.is_some() || !is_near || left == 0 {
+            return Ok(());
+        }
+        let limit = usize::try_from(left).unwrap_or(MAX_LIMIT).min(self.source.batch());
+        self.next = self.source.ahead(limit)?;
+        Ok(())
+    }
+
+    /// Gives back what was claimed ahead and is not wanted any more.
+    fn drop_next(&mut self) -> Result<()> {
+        match self.next.take().map(|next| self.source.claimed_ahead(next)) {
+            // Without the database they come back when the lease ends.
+            Some(Err(error)) if error.kind() != ErrorKind::Unavailable => Err(error),
+            _ => Ok(()),
+        }
     }
 
     /// Insists on a durable outcome as long as the database comes back within the lease.

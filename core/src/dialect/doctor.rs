@@ -150,6 +150,3 @@ pub(crate) fn explain(flavor: Flavor, sql: &str) -> String {
 pub(crate) fn own_write(table: &str) -> String {
     explain(Flavor::MySql, &format!("UPDATE {table} SET state = state WHERE id = 0"))
 }
-
-/// Which of some tokens name open claims. By the index on the token.
-pub(crate) const OPEN_TOKENS: &str = "SELECT token FROM {claims} WHERE token IN ({list}) AND state = 'open'";

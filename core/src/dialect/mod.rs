@@ -4,6 +4,7 @@
 //! `{rows}` and `{list}`, filled in per call with places for bound values. [`codes`] sorts server errors.
 
 pub(crate) mod codes;
+pub(crate) mod doctor;
 mod mysql;
 pub(crate) mod rows;
 mod sqlite;
@@ -146,6 +147,8 @@ statements! {
     claim,
     /// Claims before an id, newest first.
     list_claims,
+    /// Ends the lease of an open claim.
+    end_claim,
     /// Attempts of one claim that did not succeed.
     attempts_of_claim,
 

@@ -222,6 +222,7 @@ pub(super) const TEXTS: Texts = Texts {
         FROM {claims} WHERE id = ? OR token = ?",
     list_claims: "SELECT id, token, source, worker, claimed_at, lease_until, max_until, state, closed_at, job_count, job_ids, table_id \
         FROM {claims} WHERE id < ? AND (? IS NULL OR state = ?) AND (? IS NULL OR source = ?) ORDER BY id DESC LIMIT ?",
+    end_claim: concat!("UPDATE {claims} SET lease_until = ", now!(), " - 1000 WHERE id = ? AND state = 'open'"),
     attempts_of_claim: "SELECT job_id, row_key, fence, outcome, final, ended_at, error FROM {attempts} WHERE claim_id = ? \
         ORDER BY id LIMIT ?",
 

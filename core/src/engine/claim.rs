@@ -49,23 +49,31 @@ impl Engine {
     pub async fn claim(&self, request: &ClaimRequest) -> Result<Option<Claimed>> {
         request.check(self.shared.config.lease).map_err(|e| e.during("claim"))?;
         self.sweep_when_due().await;
-        let claim = NewClaim {
+        self.claim_as(request, &self.new_claim(request), false).await
+    }
+
+    pub(super) fn new_claim(&self, request: &ClaimRequest) -> NewClaim {
+        NewClaim {
             token: Uuid::new_v4(),
             source: request.queues.join(","),
             worker: self.shared.worker.clone(),
             lease: request.lease.unwrap_or(self.shared.config.lease),
             max_run: request.max_run,
             table_id: None,
-        };
+        }
+    }
+
+    /// Takes jobs under a token. With `is_sent`, something was sent under it before and its answer is unknown.
+    pub(super) async fn claim_as(&self, request: &ClaimRequest, claim: &NewClaim, is_sent: bool) -> Result<Option<Claimed>> {
         let started = boottime();
         let taken = self
             .run("claim", async |shared, statements, session, tries| {
-                if tries.losses > 0
-                    && let Some(found) = find_by_token(statements, session, &claim).await?
+                if (is_sent || tries.losses > 0)
+                    && let Some(found) = find_by_token(statements, session, claim).await?
                 {
                     return Ok(Some(found));
                 }
-                take(shared, statements, session, request, &claim, tries).await
+                take(shared, statements, session, request, claim, tries).await
             })
             .await;
         let taken = match taken {
@@ -73,7 +81,7 @@ impl Engine {
             other => other?,
         };
         let Some((id, jobs)) = taken else { return Ok(None) };
-        let state = Arc::new(ClaimState::new(id, &claim, HeldRows::Jobs, jobs.len(), started));
+        let state = Arc::new(ClaimState::new(id, claim, HeldRows::Jobs, jobs.len(), started));
         if self.shared.config.heartbeat {
             self.shared.background()?.watch(&state);
         }
@@ -95,7 +103,7 @@ impl Engine {
     }
 }
 
-type Taken = Option<(i64, Vec<ClaimedJob>)>;
+pub(super) type Taken = Option<(i64, Vec<ClaimedJob>)>;
 
 /// After a lost connection: the claim may have been committed.
 async fn find_by_token(statements: &Statements, session: &mut Session, claim: &NewClaim) -> Result<Taken> {
@@ -118,7 +126,7 @@ async fn read_claimed(statements: &Statements, session: &mut Session, id: i64, i
     Ok(jobs)
 }
 
-async fn take(
+pub(super) async fn take(
     shared: &Shared,
     statements: &Statements,
     session: &mut Session,

@@ -3,8 +3,11 @@
 //! An engine belongs to the process that made it: after a fork it refuses, and `blocking` makes a new one.
 //! The one thing to know: only `run.rs` retries.
 
+pub(crate) mod ahead;
 mod claim;
+pub(crate) mod claims;
 mod create;
+mod doctor;
 mod finish;
 pub(crate) mod group;
 mod jobs;
@@ -17,6 +20,8 @@ mod stats;
 pub(crate) mod table;
 
 pub use claim::Claimed;
+pub use claims::{ClaimEnd, ClaimFilter, ClaimName, ClaimRecord};
+pub use doctor::{DoctorRequest, DoctorTable, Finding, Severity};
 pub use jobs::JobFilter;
 pub use migrate::Migrated;
 pub use prune::{PruneRequest, Pruned};

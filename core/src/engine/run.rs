@@ -27,7 +27,7 @@ pub(crate) struct Tries {
 }
 
 impl Tries {
-    fn begin() -> Self {
+    pub(super) fn begin() -> Self {
         Tries { since: Instant::now(), contention: 0, losses: 0 }
     }
 

@@ -120,6 +120,22 @@ pub(crate) fn stands(row: &Row, claim: &ClaimState, outcome: &Outcome) -> Result
     Ok((id, stands))
 }
 
+/// The end of a job as the ledger names it.
+pub(crate) fn ended_as(outcome: &str) -> &'static str {
+    ["failed", "lost", "released", "completed"].into_iter().find(|name| *name == outcome).unwrap_or("unknown")
+}
+
+/// What the state of a job says of the claim it carries; nothing when it was put back.
+pub(crate) fn job_end(state: &str) -> Option<&'static str> {
+    match JobState::parse(state).ok()? {
+        JobState::Claimed => Some("held"),
+        JobState::Done => Some("completed"),
+        JobState::Dead => Some("failed"),
+        JobState::Cancelled => Some("cancelled"),
+        JobState::Ready => None,
+    }
+}
+
 /// Whether the ledger's last entry is the same outcome as the repeated one.
 pub(crate) fn same_outcome(ledger: Option<&str>, outcome: &Outcome) -> Finish {
     match (ledger, outcome) {

@@ -44,6 +44,13 @@ impl Keys {
         }
     }
 
+    pub(crate) fn iter(&self) -> Box<dyn Iterator<Item = Value> + '_> {
+        match self {
+            Keys::Whole(ids) => Box::new(ids.iter().map(Value::Int)),
+            Keys::Listed(keys) => Box::new(keys.iter().cloned()),
+        }
+    }
+
     /// Parts of at most [`CHUNK`] keys.
     pub(crate) fn chunks(&self) -> Vec<Keys> {
         match self {

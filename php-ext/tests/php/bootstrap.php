@@ -8,3 +8,4 @@ if (!extension_loaded('rowclaim')) {
 }
 
 require __DIR__ . '/RowclaimTestCase.php';
+require __DIR__ . '/TableTestCase.php';

@@ -1,5 +1,6 @@
-use conformance::every_database;
+use conformance::{every_database, wait_until};
 use rowclaim::blocking::{Handled, WorkRequest};
+use rowclaim::faults::Fault;
 use rowclaim::{ClaimRequest, Finish, Outcome};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
@@ -58,6 +59,65 @@ every_database! {
         }).unwrap();
         assert_eq!((summary.claimed, summary.completed, summary.released), (20, 5, 15));
         assert_eq!(db.number("SELECT COUNT(*) FROM {jobs} WHERE state = 'ready' AND attempts = 0"), 20);
+    }
+
+    fn the_next_batch_is_claimed_while_the_last_jobs_of_this_one_run("heartbeat=0", db) {
+        db.fill("q", 60);
+        let claims = || db.number("SELECT COUNT(*) FROM {claims}");
+        for prefetch in [true, false] {
+            let mut request = WorkRequest::new(ClaimRequest::new("q").limit(10));
+            request.max_jobs = Some(30);
+            request.prefetch = prefetch;
+            let before = claims();
+            let mut turn = 0;
+            let summary = db.engine.work(&request, |_| {
+                turn += 1;
+                if turn == 10 && prefetch {
+                    wait_until("the second claim", || claims() == before + 2);
+                } else if turn == 10 {
+                    assert_eq!(claims(), before + 1);
+                }
+                done()
+            }).unwrap();
+            assert_eq!((summary.claimed, summary.completed), (30, 30));
+            assert_eq!(claims(), before + 3, "none beyond the number of jobs");
+        }
+        assert_eq!(db.number("SELECT COUNT(*) FROM {jobs} WHERE state = 'done' AND attempts = 1"), 60);
+    }
+
+    fn a_batch_claimed_ahead_is_given_back_at_the_end("heartbeat=0", db) {
+        db.fill("q", 60);
+        let request = WorkRequest::new(ClaimRequest::new("q").limit(10));
+        let stop = request.stop.clone();
+        let mut turn = 0;
+        db.engine.work(&request, |_| {
+            turn += 1;
+            if turn == 10 {
+                wait_until("the second claim", || db.number("SELECT COUNT(*) FROM {claims}") == 2);
+                stop.store(true, SeqCst);
+            }
+            done()
+        }).unwrap();
+        assert_eq!(db.number("SELECT COUNT(*) FROM {jobs} WHERE state = 'ready' AND attempts = 0"), 50);
+        assert_eq!(db.number("SELECT COUNT(*) FROM {jobs} WHERE state = 'claimed'"), 0);
+    }
+
+    // Whatever happens at whichever statement, in the foreground or in the background, each job is done by its first attempt.
+    fn faults_beside_a_claim_made_ahead_cost_no_attempt("heartbeat=0", db) {
+        for fault in [Fault::Deadlock, Fault::LockWait, Fault::LostBefore, Fault::LostAfter] {
+            for skip in [0, 3, 6, 9, 12, 15, 18] {
+                db.fill("q", 60);
+                let mut request = WorkRequest::new(ClaimRequest::new("q").limit(10));
+                request.until_empty = true;
+                db.faults.order("", fault, skip, 1);
+                let summary = db.engine.work(&request, |_| done()).unwrap();
+                assert_eq!((summary.completed, summary.lost), (60, 0), "{fault:?} at {skip}");
+                while db.faults.left() > 0 {
+                    db.engine.job(1).unwrap();
+                }
+            }
+        }
+        assert_eq!(db.number("SELECT COUNT(*) FROM {jobs} WHERE state <> 'done' OR attempts <> 1"), 0);
     }
 
     fn max_time_ends_an_idle_worker(db) {

@@ -89,7 +89,10 @@ impl Rows<'_> {
                     (Flavor::MySql, Kind::DateTime { .. } | Kind::Timestamp { .. }) => "< '1970-01-02 00:00:00'",
                     _ => "= 0",
                 };
-                sql.push(&format!("CASE WHEN {name} IS NULL OR {name} {zero} OR {name} < {} THEN 1 ELSE 0 END", self.clock(column)));
+                sql.push(&format!(
+                    "CASE WHEN {name} IS NULL OR {name} {zero} OR {name} < {} THEN 1 ELSE 0 END",
+                    self.clock(column)
+                ));
                 sql.bind(self.span(column, micros(age).saturating_neg()))
             }
         };
@@ -104,6 +107,13 @@ impl Rows<'_> {
         sql.end()
     }
 
+    /// The statement that takes zero dates out of a column, for a person to run.
+    pub(crate) fn without_zero_dates(&self, column: &Column) -> String {
+        let (table, column, value) =
+            (self.name(), self.q(column), if column.is_nullable { "NULL" } else { "'1970-01-02 00:00:00'" });
+        format!("UPDATE {table} SET {column} = {value} WHERE {column} = 0")
+    }
+
     /// A table, or the part of it that is looked at, with the columns that are needed.
     fn window(&self, sql: &mut Sql, window: &Window, needed: &[&Column]) {
         let mut columns: Vec<String> = needed.iter().map(|column| self.q(column)).collect();
@@ -112,9 +122,7 @@ impl Rows<'_> {
         let (columns, key) = (columns.join(", "), self.q(&self.table.key));
         match window {
             Window::Whole => sql.push(&self.name()),
-            Window::First => {
-                sql.push(&format!("(SELECT {columns} FROM {} ORDER BY {key} LIMIT ?) s", self.name())).bind(SAMPLE)
-            }
+            Window::First => sql.push(&format!("(SELECT {columns} FROM {} ORDER BY {key} LIMIT ?) s", self.name())).bind(SAMPLE),
             Window::Last { after } => {
                 sql.push(&format!("(SELECT {columns} FROM {} WHERE {key} > ? ORDER BY {key} DESC LIMIT ?) s", self.name()));
                 sql.bind(after.clone()).bind(SAMPLE)

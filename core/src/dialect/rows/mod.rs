@@ -8,11 +8,13 @@
 
 mod catalog;
 mod claim;
+mod doctor;
 mod finish;
 mod list;
 mod recover;
 
 pub(crate) use catalog::{catalog, clock};
+pub(crate) use doctor::{SAMPLE, Window};
 
 use crate::config::ClaimShape;
 use crate::mapping::{MaxAttempts, Unit};

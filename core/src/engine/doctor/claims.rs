@@ -55,7 +55,11 @@ pub(super) async fn of_table(look: &mut Look<'_>, table: &Table) -> Result<()> {
             Finding::warning(
                 "recover-after-short",
                 &name,
-                format!("recover_after is {} s, and one claim in twenty runs for {:.1} s or more", after.as_secs(), usual.as_secs_f64()),
+                format!(
+                    "recover_after is {} s, and one claim in twenty runs for {:.1} s or more",
+                    after.as_secs(),
+                    usual.as_secs_f64()
+                ),
             )
             .so("rows that other code holds as long as these are taken from it while it works on them")
             .mend(format!("recover_after: {} in the mapping", usual.as_secs().saturating_mul(3).max(60))),
@@ -108,7 +112,10 @@ fn lease(look: &mut Look<'_>, subject: &str, runs: &Runs) {
             Finding::warning(
                 "lease-short",
                 subject,
-                format!("heartbeat is off, and one claim in twenty runs for {:.1} s or more: over half of its lease", usual.as_secs_f64()),
+                format!(
+                    "heartbeat is off, and one claim in twenty runs for {:.1} s or more: over half of its lease",
+                    usual.as_secs_f64()
+                ),
             )
             .so("a claim that takes a little longer runs out while its rows are worked on, and they are worked on twice")
             .mend(format!("heartbeat=1, or lease={} or more", usual.as_secs().saturating_mul(4).max(10))),

@@ -3,6 +3,7 @@
 use super::Finding;
 use super::claims::capped;
 use super::look::Look;
+use crate::dialect::Statements;
 use crate::dialect::rows::{Rows, SAMPLE, Window};
 use crate::error::Result;
 use crate::plan::keys::shown as shown_key;
@@ -54,8 +55,7 @@ async fn statuses(look: &mut Look<'_>, rows: &Rows<'_>, windows: &[Window]) -> R
     let table = rows.table;
     let is_zero_able =
         |column: &&Column| table.flavor == Flavor::MySql && matches!(column.kind, Kind::DateTime { .. } | Kind::Timestamp { .. });
-    let times: Vec<&Column> =
-        [&table.available_at, &table.claimed_at].into_iter().flatten().filter(is_zero_able).collect();
+    let times: Vec<&Column> = [&table.available_at, &table.claimed_at].into_iter().flatten().filter(is_zero_able).collect();
     let mut unknown: Vec<(Value, i64)> = Vec::new();
     let mut zeros: Vec<Zeros> = times.iter().map(|_| Zeros::default()).collect();
     let mut most_attempts = 0;
@@ -83,7 +83,7 @@ async fn statuses(look: &mut Look<'_>, rows: &Rows<'_>, windows: &[Window]) -> R
     }
     unknown_statuses(look, table, &unknown, &sample(windows));
     for (column, zeros) in times.iter().zip(&zeros) {
-        zero_dates(look, table, column, zeros, &sample(windows));
+        zero_dates(look, rows, column, zeros, &sample(windows));
     }
     attempts(look, rows, most_attempts).await
 }
@@ -113,24 +113,24 @@ fn unknown_statuses(look: &mut Look<'_>, table: &Table, unknown: &[(Value, i64)]
     );
 }
 
-fn zero_dates(look: &mut Look<'_>, table: &Table, column: &Column, zeros: &Zeros, sample: &str) {
-    let subject = format!("{}.{}", table.name.shown(), column.name);
-    let first = |key: &Option<Value>| key.as_ref().map(shown_key).unwrap_or_default();
-    let is_due_time = table.available_at.as_ref() == Some(column);
-    let (name, quoted) = (table.flavor.quote(&column.name), table.name.quoted(table.flavor));
-    let to = if column.is_nullable { "NULL" } else { "'1970-01-02 00:00:00'" };
-    let mend = format!("UPDATE {quoted} SET {name} = {to} WHERE {name} = 0");
-    if is_due_time && zeros.waiting.0 > 0 {
-        let message =
-            format!("{} waiting rows have a zero date{sample}, the first with the key {}", zeros.waiting.0, first(&zeros.waiting.1));
-        let finding = Finding::warning("zero-date", subject, message);
-        look.find(finding.so("a zero date is no time that can come: they are never handed out").mend(mend));
-    } else if zeros.waiting.0 + zeros.others.0 > 0 {
-        let key = zeros.waiting.1.as_ref().or(zeros.others.1.as_ref()).cloned();
-        let message = format!("{} rows have a zero date{sample}, the first with the key {}", zeros.waiting.0 + zeros.others.0, first(&key));
-        let finding = Finding::note("zero-date", subject, message);
-        look.find(finding.so("it is taken for a time long ago; strict servers and drivers refuse it").mend(mend));
-    }
+fn zero_dates(look: &mut Look<'_>, rows: &Rows<'_>, column: &Column, zeros: &Zeros, sample: &str) {
+    let subject = format!("{}.{}", rows.table.name.shown(), column.name);
+    let message = |count: i64, what: &str, key: Option<&Value>| {
+        let key = key.map(shown_key).unwrap_or_default();
+        format!("{count} {what} have a zero date{sample}, the first with the key {key}")
+    };
+    let (waiting, others) = (&zeros.waiting, &zeros.others);
+    let is_due_time = rows.table.available_at.as_ref() == Some(column);
+    let finding = if is_due_time && waiting.0 > 0 {
+        Finding::warning("zero-date", subject, message(waiting.0, "waiting rows", waiting.1.as_ref()))
+            .so("a zero date is no time that can come: they are never handed out")
+    } else if waiting.0 + others.0 > 0 {
+        Finding::note("zero-date", subject, message(waiting.0 + others.0, "rows", waiting.1.as_ref().or(others.1.as_ref())))
+            .so("it is taken for a time long ago; strict servers and drivers refuse it")
+    } else {
+        return;
+    };
+    look.find(finding.mend(rows.without_zero_dates(column)));
 }
 
 /// The counter against what its column can hold. The highest by an index, where there is one, otherwise that of the sample.
@@ -172,9 +172,9 @@ async fn held(look: &mut Look<'_>, rows: &Rows<'_>, windows: &[Window]) -> Resul
     let mut held: Vec<(Value, Value, bool)> = Vec::new();
     for window in windows {
         let Ok((_, found)) = look.ask(&rows.held_rows(window, after, HELD)).await? else { return Ok(()) };
-        held.extend(found.into_iter().map(|mut row| (row.take(0), row.take(1), row.int(2) == Ok(1))));
+        held.extend(found.into_iter().map(|mut row| (row.take(0), row.take(1), row.int(2).is_ok_and(|number| number == 1))));
     }
-    let is_open = open(look, table, &held).await?;
+    let is_open = open(look, rows, &held).await?;
     held.retain(|(_, token, _)| !is_open(token));
     let keys = |held: &[&(Value, Value, bool)]| -> String {
         held.iter().take(3).map(|(key, ..)| shown_key(key)).collect::<Vec<_>>().join(", ")
@@ -216,14 +216,15 @@ fn leads_to_status(table: &Table) -> bool {
 }
 
 /// Which tokens belong to a claim that is still open. Without a registry every token that looks like one may.
-async fn open(look: &mut Look<'_>, table: &Table, held: &[(Value, Value, bool)]) -> Result<impl Fn(&Value) -> bool + use<>> {
+async fn open(look: &mut Look<'_>, rows: &Rows<'_>, held: &[(Value, Value, bool)]) -> Result<impl Fn(&Value) -> bool + use<>> {
+    let table = rows.table;
     let form = table.token_form;
     let has_registry = table.mapping.registry;
     let mut open = HashSet::new();
     if has_registry {
         let tokens: HashSet<Uuid> = held.iter().filter_map(|(_, token, _)| form.read(token)).collect();
         let tokens: Vec<Uuid> = tokens.into_iter().collect();
-        let text = look.shared.names.fill(crate::dialect::doctor::OPEN_TOKENS);
+        let text = Statements::new(table.flavor, rows.shape, &look.shared.names).open_tokens;
         for part in tokens.chunks(500) {
             let sql = spread(&text, "{list}", "?", part.len());
             let values = part.iter().map(|token| token.as_bytes().as_slice().into()).collect();

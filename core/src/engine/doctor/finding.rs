@@ -43,7 +43,7 @@ pub struct Finding {
 
 impl Finding {
     /// Every code there is, in the order of the alphabet.
-    pub const CODES: [&'static str; 58] = [
+    pub const CODES: [&'static str; 60] = [
         "attempts-near-full",
         "autocommit-off",
         "binlog-statement",
@@ -65,8 +65,8 @@ impl Finding {
         "group-replication",
         "held-by-other-code",
         "history-long",
-        "isolation-uncommitted",
         "isolation-serializable",
+        "isolation-uncommitted",
         "key-not-primary",
         "lease-short",
         "lock-wait-long",
@@ -102,6 +102,8 @@ impl Finding {
         "token-unfit",
         "triggers",
         "unknown-status",
+        "where-unknown",
+        "zero-date",
     ];
 
     pub(super) fn new(severity: Severity, code: &'static str, subject: impl Into<String>, message: impl Into<String>) -> Self {

@@ -32,7 +32,9 @@ fn long_transaction(row: &Row) -> Option<Finding> {
     let locked = row.int(5).unwrap_or(0);
     let who = match (id, text(2)) {
         (0, _) => "a prepared XA transaction".to_owned(),
-        (id, Some(user)) => format!("connection {id} of {user}@{} ({})", text(3).unwrap_or_default(), text(4).unwrap_or_default()),
+        (id, Some(user)) => {
+            format!("connection {id} of {user}@{} ({})", text(3).unwrap_or_default(), text(4).unwrap_or_default())
+        }
         (id, None) => format!("connection {id}"),
     };
     let finding = Finding::warning(

@@ -77,6 +77,11 @@ impl<'a> Look<'a> {
         Ok(Vec::new())
     }
 
+    /// Whether the right PROCESS was there so far.
+    pub(super) fn sees_processes(&self) -> bool {
+        self.unseen.is_empty()
+    }
+
     /// The answer of a SHOW of names and values.
     pub(super) async fn settings(&mut self, sql: &str) -> Result<Settings> {
         Ok(Settings::read(&self.see(sql, vec![]).await?))

@@ -45,7 +45,9 @@ async fn version(look: &mut Look<'_>) -> Result<bool> {
         } else if is_needed {
             Finding::fault("own-tables-missing", subject, message).so("every verb fails").mend(mend)
         } else {
-            Finding::note("own-tables-missing", subject, message).so("claims on tables mapped with registry off do without").mend(mend)
+            Finding::note("own-tables-missing", subject, message)
+                .so("claims on tables mapped with registry off do without")
+                .mend(mend)
         });
     } else if found < newest {
         let message = format!("the tables are at version {found} and this code needs {newest}");
@@ -63,9 +65,11 @@ async fn version(look: &mut Look<'_>) -> Result<bool> {
 }
 
 pub(super) fn rights_missing(look: &Look<'_>, table: &str, rights: &str, said: &str) -> Finding {
-    Finding::fault("rights-missing", table, format!("the server refuses: {said}"))
-        .so("claims fail")
-        .mend(format!("GRANT {rights} ON {} TO {}", Flavor::MySql.quote(table), look.account))
+    Finding::fault("rights-missing", table, format!("the server refuses: {said}")).so("claims fail").mend(format!(
+        "GRANT {rights} ON {} TO {}",
+        Flavor::MySql.quote(table),
+        look.account
+    ))
 }
 
 /// One own table as the migrations make it.

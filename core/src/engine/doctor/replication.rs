@@ -64,7 +64,8 @@ async fn replica(look: &mut Look<'_>) -> Result<()> {
             text(row, at)
         };
         let source = value(["Source_Host", "Master_Host"]).unwrap_or_default();
-        let lag = value(["Seconds_Behind_Source", "Seconds_Behind_Master"]).map_or("stopped".to_owned(), |s| format!("{s} s behind"));
+        let lag =
+            value(["Seconds_Behind_Source", "Seconds_Behind_Master"]).map_or("stopped".to_owned(), |s| format!("{s} s behind"));
         look.find(
             Finding::warning("replica", SERVER, format!("the server replicates from {source} ({lag})"))
                 .so("rows claimed here and rows claimed there are handed out twice, and a fail-back loses what was done here")
@@ -84,7 +85,8 @@ fn galera(look: &mut Look<'_>, settings: &Settings, status: &Settings) {
         return;
     }
     let (size, state) = (status.text("wsrep_cluster_size"), status.text("wsrep_local_state_comment"));
-    let message = format!("a Galera node, {state}, in a cluster of {size}; wsrep_sync_wait is {}", settings.text("wsrep_sync_wait"));
+    let message =
+        format!("a Galera node, {state}, in a cluster of {size}; wsrep_sync_wait is {}", settings.text("wsrep_sync_wait"));
     look.find(
         Finding::note("galera", SERVER, message)
             .so("a claim that collides with one on another node is rolled back at its COMMIT and tried again"),

@@ -19,9 +19,13 @@ pub(super) async fn look(look: &mut Look<'_>) -> Result<()> {
     let mode = look.see(journal, vec![]).await?.first().and_then(|row| row.text(0).ok()).unwrap_or_default();
     if is_file && !mode.eq_ignore_ascii_case("wal") {
         look.find(
-            Finding::warning("sqlite-journal", SERVER, format!("the journal mode is {mode}, and the file would not change to WAL"))
-                .so("readers and writers lock each other out; a file on a network drive is not safe at all")
-                .mend("move the file to a local disk"),
+            Finding::warning(
+                "sqlite-journal",
+                SERVER,
+                format!("the journal mode is {mode}, and the file would not change to WAL"),
+            )
+            .so("readers and writers lock each other out; a file on a network drive is not safe at all")
+            .mend("move the file to a local disk"),
         );
     }
     // 2 is FULL, 3 EXTRA.

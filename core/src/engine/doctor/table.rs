@@ -64,7 +64,8 @@ fn fit(look: &mut Look<'_>, wanted: &DoctorTable, name: TableName, mut layout: L
     }
     if !layout.engine.is_empty() && !layout.engine.eq_ignore_ascii_case("innodb") {
         let message = format!("the table is {}, which has no row locks and no transactions", layout.engine);
-        let finding = Finding::fault("table-engine", &shown, message).so("two workers would get the same rows; claims are refused");
+        let finding =
+            Finding::fault("table-engine", &shown, message).so("two workers would get the same rows; claims are refused");
         look.find(finding.mend(format!("ALTER TABLE {} ENGINE=InnoDB", name.quoted(flavor))));
         "InnoDB".clone_into(&mut layout.engine);
     }
@@ -148,8 +149,9 @@ async fn triggers(look: &mut Look<'_>, table: &Table) -> Result<()> {
     let names: Vec<String> = rows.iter().filter_map(shown).collect();
     if !names.is_empty() {
         look.find(
-            Finding::note("triggers", table.name.shown(), format!("the table has triggers: {}", names.join(", ")))
-                .so("they run inside of each claim and each finish: what they lock, workers wait for; what they raise, workers get"),
+            Finding::note("triggers", table.name.shown(), format!("the table has triggers: {}", names.join(", "))).so(
+                "they run inside of each claim and each finish: what they lock, workers wait for; what they raise, workers get",
+            ),
         );
     }
     Ok(())

@@ -19,7 +19,7 @@ use crate::dialect::rows::{self as dialect, Rows};
 use crate::driver::Session;
 use crate::error::{Error, ErrorKind, Result};
 use crate::mapping::Mapping;
-use crate::plan::keys::Keys;
+use crate::plan::keys::{Keys, shown};
 use crate::plan::plain;
 use crate::plan::table::layout::{Index, Layout, mysql_column, sqlite_column};
 use crate::plan::table::{Table, TableName};
@@ -204,7 +204,34 @@ pub(super) async fn of_record(shared: &Shared, statements: &Statements, session:
     mapped.bind(shared, session).await
 }
 
-async fn read_layout(shared: &Shared, session: &mut Session, name: &TableName) -> Result<Layout> {
+/// What the rows of a claim say of it: held, completed or failed under its token.
+pub(super) async fn ends(
+    shared: &Shared,
+    statements: &Statements,
+    session: &mut Session,
+    record: i64,
+    token: Uuid,
+    keys: &Keys,
+) -> Result<HashMap<String, &'static str>> {
+    let table = of_record(shared, statements, session, record).await?;
+    let rows = statements_of(shared, session, &table).await?;
+    let mut found = HashMap::new();
+    for chunk in keys.chunks() {
+        for mut row in session.query_typed(&rows.inspect(&chunk, token)).await?.1 {
+            let is_so = |column| row.opt(column, Row::int).map(|number| number == Some(1));
+            let end = match (is_so(1)?, is_so(2)?, is_so(3)?, is_so(5)?) {
+                (true, _, _, true) => "held",
+                (_, true, _, true) => "completed",
+                (_, _, true, true) => "failed",
+                _ => continue,
+            };
+            found.insert(shown(&row.take(0)), end);
+        }
+    }
+    Ok(found)
+}
+
+pub(super) async fn read_layout(shared: &Shared, session: &mut Session, name: &TableName) -> Result<Layout> {
     let flavor = shared.flavor();
     let catalog = dialect::catalog(flavor, name.schema.as_deref(), &name.table, &name.quoted(flavor));
     let mut layout = Layout::default();

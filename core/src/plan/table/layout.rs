@@ -174,7 +174,7 @@ impl Column {
             (Value::Null, _) if self.is_nullable => Ok(Value::Null),
             (Value::Null, _) => Err(wrong("no NULL")),
             (Value::At(at), _) => self.moment(*at, zone, unit).ok_or_else(|| wrong("no such instant")),
-            // The one would store it as NULL, the other refuse it.
+            // SQLite would store NaN as NULL.
             (Value::Float(number), _) if !number.is_finite() => {
                 Err(Error::invalid(format!("column {} takes no {number}", self.name)))
             }

@@ -1,0 +1,121 @@
+"""What a person and a console do with users' own tables; tables without a registry; keys of other types."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import timedelta
+
+import pytest
+import rowclaim
+from conftest import Database, Targets, keys, now_in_the_table
+from rowclaim import Recovered, Table
+
+
+def test_remaining_says_whether_anything_waits_or_is_held(table: Table, targets: Targets) -> None:
+    targets.set("task_id = 7 WHERE id = 1")
+    assert table.remaining() is True and table.remaining({"task_id": 7}) is True
+    claim = table.claim(where={"task_id": 7})
+    assert table.remaining(where={"task_id": 7}) is True
+    claim.complete()
+    assert table.remaining({"task_id": 7}) is False and table.remaining({"task_id": [7, 42]}) is True
+
+
+def test_recover_takes_rows_of_other_code_back(engine: rowclaim.Engine, targets: Targets) -> None:
+    targets.set("status = 1, cron_token = 'by hand', send_at = '2020-01-01 00:00:00' WHERE id = 1")
+    targets.set("status = 1, send_at = NULL WHERE id = 2")
+    targets.set("status = 1, send_at = NULL, tries = 3 WHERE id = 3")
+    targets.set("status = 1, send_at = ? WHERE id = 4", now_in_the_table().replace(microsecond=0))
+    assert targets.map(engine).recover() == Recovered(0, 0, 0)
+    table = targets.map(engine, recover_after=timedelta(minutes=10))
+    recovered = table.recover()
+    assert (recovered.returned, recovered.dead) == (2, 1)
+    assert targets.get("status") == [0, 0, 3, 1, 0]
+    assert table.recover() == Recovered(0, 0, 0)
+
+
+def test_retry_puts_failed_rows_back(table: Table, targets: Targets) -> None:
+    targets.set("status = 3, tries = 3, err = 'boom'")
+    targets.set("task_id = 7 WHERE id = 5")
+    assert table.retry(1) == 1
+    assert table.retry([1, 2]) == 1, "the first waits already"
+    assert table.retry(where={"task_id": 7}) == 1
+    assert targets.get("status, tries") == [(0, 0), (0, 0), (3, 3), (3, 3), (0, 0)]
+    assert table.retry(limit=1) == 1 and table.retry() == 1 and table.retry() == 0
+    assert table.retry([]) == 0
+    assert keys(table.claim()) == [1, 2, 3, 4, 5]
+
+
+def test_take_back_takes_rows_from_their_owner(table: Table, targets: Targets) -> None:
+    claim = table.claim()
+    rows = list(claim)
+    assert table.take_back(1) == 1
+    assert table.take_back(keys={2, 99}) == 1
+    assert table.take_back(where={"openid": "o3"}, limit=5) == 1
+    assert targets.get("status") == [0, 0, 0, 1, 1]
+    assert [row.complete() for row in rows] == [False, False, False, True, True]
+    assert table.take_back() == 0
+
+
+def test_rows_are_chosen_by_keys_or_by_where(table: Table) -> None:
+    for call in (table.retry, table.take_back):
+        with pytest.raises(rowclaim.InvalidError, match="not by both"):
+            call([1], where={"task_id": 42})
+
+
+def test_retry_needs_failed_in_the_mapping(engine: rowclaim.Engine, targets: Targets) -> None:
+    with pytest.raises(rowclaim.InvalidError, match="failed"):
+        targets.map(engine, failed=None, max_attempts=None).retry(1)
+
+
+def test_rows_are_listed_in_pages(table: Table, targets: Targets) -> None:
+    targets.set("status = 2 WHERE id = 3")
+    page = table.rows(limit=2)
+    assert [record.key for record in page] == [1, 2]
+    assert [record.key for record in table.rows(after=page[-1].key)] == [3, 4, 5]
+    assert [record.key for record in table.rows(status=2)] == [3]
+    assert [record.key for record in table.rows({"task_id": 42}, status=0, after=2)] == [4, 5]
+    record = table.row(3)
+    assert record is not None and record["status"] == 2 and record == table.rows(status=2)[0]
+    assert table.row(99) is None
+    assert repr(record) == "<rowclaim.Record 3, 15 columns>"
+
+
+# --- Without a registry, and other keys ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("registry", [False, "off"])
+def test_without_a_registry_the_lease_is_in_the_row(database: Database, registry: object) -> None:
+    targets = Targets(database, 2)
+    options = {"migrate": "never"} if database.name == "sqlite" else {}
+    with rowclaim.connect(database.dsn, prefix=database.prefix, **options) as engine:
+        table = targets.map(engine, registry=registry, recover_after=600)
+        claim = table.claim(1)
+        assert claim.id is None and isinstance(claim.token, uuid.UUID) and claim.valid_for > 0
+        (row,) = claim
+        assert row.complete() and targets.get("status") == [2, 0]
+        assert table.mapping["registry"] == "off"
+        with pytest.raises(rowclaim.SchemaError):
+            engine.tables()
+
+
+@pytest.mark.parametrize(
+    ("kind", "first", "second"), [("VARCHAR(40)", "a'b", "😊"), ("VARBINARY(40)", b"\x00\xff", b"'--")]
+)
+def test_keys_may_be_text_or_bytes(
+    engine: rowclaim.Engine, database: Database, kind: str, first: object, second: object
+) -> None:
+    name = database.prefix + "keyed"
+    tail = "" if database.name == "sqlite" else "DEFAULT CHARSET=utf8mb4"
+    columns = f"code {kind} NOT NULL PRIMARY KEY, st VARCHAR(8) NOT NULL, tok VARCHAR(32)"
+    insert = f"INSERT INTO {name} VALUES (?, ?, NULL)"
+    database.all_sql(
+        [(f"CREATE TABLE {name} ({columns}) {tail}", ()), (insert, (first, "new")), (insert, (second, "new"))]
+    )
+    table = engine.table(name, status="st", pending="new", processing="run", done="done", failed="bad", token="tok")
+    claim = table.claim()
+    assert {row.key for row in claim} == {first, second}
+    assert claim.complete(first) == {first: True}
+    assert claim.fail([second], "boom") == {second: True}
+    record = table.row(second)
+    assert record is not None and record.key == record["code"] == second and record["st"] == "bad"
+    assert table.retry(second) == 1 and table.claim().complete() == {second: True}
