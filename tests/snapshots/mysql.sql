@@ -170,7 +170,7 @@ SELECT COUNT(*) FROM (SELECT 1 FROM `rowclaim_jobs` FORCE INDEX (pick) WHERE que
 SELECT TIMESTAMPDIFF(MICROSECOND, ready_at, UTC_TIMESTAMP(6)) FROM `rowclaim_jobs` FORCE INDEX (pick) WHERE queue = ? AND priority = ? AND ready_at BETWEEN '1000-01-01' AND UTC_TIMESTAMP(6) ORDER BY ready_at LIMIT 1
 
 -- open_claims
-SELECT id, job_ids, source, worker, claimed_at, lease_until, TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(6), lease_until) FROM `rowclaim_claims` FORCE INDEX (lease) WHERE state = 'open' LIMIT ?
+SELECT id, job_ids, source, table_id, TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(6), lease_until) FROM `rowclaim_claims` FORCE INDEX (lease) WHERE state = 'open' LIMIT ?
 
 -- count_claimed
 SELECT COUNT(*) FROM `rowclaim_jobs` WHERE {ids} AND claim_id = ? AND state = 'claimed'

@@ -170,7 +170,7 @@ SELECT COUNT(*) FROM (SELECT 1 FROM "rowclaim_jobs" INDEXED BY "rowclaim_jobs_pi
 SELECT CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000 - ready_at FROM "rowclaim_jobs" INDEXED BY "rowclaim_jobs_pick" WHERE queue = ? AND priority = ? AND ready_at BETWEEN 0 AND CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000 ORDER BY ready_at LIMIT 1
 
 -- open_claims
-SELECT id, job_ids, source, worker, claimed_at, lease_until, lease_until - CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000 FROM "rowclaim_claims" INDEXED BY "rowclaim_claims_lease" WHERE state = 'open' LIMIT ?
+SELECT id, job_ids, source, table_id, lease_until - CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000 FROM "rowclaim_claims" INDEXED BY "rowclaim_claims_lease" WHERE state = 'open' LIMIT ?
 
 -- count_claimed
 SELECT COUNT(*) FROM "rowclaim_jobs" WHERE {ids} AND claim_id = ? AND state = 'claimed'

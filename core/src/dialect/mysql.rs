@@ -150,7 +150,7 @@ pub(super) const TEXTS: Texts = Texts {
         AND ready_at > UTC_TIMESTAMP(6) LIMIT ?) c",
     oldest_due: "SELECT TIMESTAMPDIFF(MICROSECOND, ready_at, UTC_TIMESTAMP(6)) FROM {jobs} FORCE INDEX (pick) \
         WHERE queue = ? AND priority = ? AND ready_at BETWEEN '1000-01-01' AND UTC_TIMESTAMP(6) ORDER BY ready_at LIMIT 1",
-    open_claims: "SELECT id, job_ids, source, worker, claimed_at, lease_until, TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(6), lease_until) \
+    open_claims: "SELECT id, job_ids, source, table_id, TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(6), lease_until) \
         FROM {claims} FORCE INDEX (lease) WHERE state = 'open' LIMIT ?",
     count_claimed: "SELECT COUNT(*) FROM {jobs} WHERE {ids} AND claim_id = ? AND state = 'claimed'",
     count_dead: "SELECT COUNT(*) FROM (SELECT DISTINCT j.id FROM {attempts} a JOIN {jobs} j ON j.id = a.job_id AND j.state = 'dead' \

@@ -247,7 +247,7 @@ pub(super) const TEXTS: Texts = Texts {
         " ORDER BY ready_at LIMIT 1"
     ),
     open_claims: concat!(
-        "SELECT id, job_ids, source, worker, claimed_at, lease_until, lease_until - ",
+        "SELECT id, job_ids, source, table_id, lease_until - ",
         now!(),
         " \
         FROM {claims} INDEXED BY {lease} WHERE state = 'open' LIMIT ?"

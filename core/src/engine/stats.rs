@@ -80,7 +80,11 @@ async fn gather(shared: &Shared, statements: &Statements, session: &mut Session,
     }
     for row in session.query(&plain(&statements.open_claims, vec![Value::Int(1_000)])).await? {
         stats.open_claims += 1;
-        stats.expired_claims += u64::from(row.int(6)? < 0);
+        stats.expired_claims += u64::from(row.int(4)? < 0);
+        if !row.is_null(3) {
+            // Of a mapped table: no queue's.
+            continue;
+        }
         let id = row.int(0)?;
         let mut claimed = 0;
         for chunk in Ids::from_text(&row.text(1)?)?.chunks() {

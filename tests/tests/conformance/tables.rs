@@ -4,7 +4,9 @@ use conformance::tables::{ALL_ROLES, UserTable, mapping};
 use conformance::{every_database, wait_until};
 use rowclaim::blocking::{Claim, Handled, Table, WorkRequest};
 use rowclaim::faults::Fault;
-use rowclaim::{ClaimedRow, Filters, Finish, Outcome, Recovered, RowClaimRequest, RowFilter, Timestamp, Value};
+use rowclaim::{
+    ClaimFilter, ClaimName, ClaimedRow, Filters, Finish, Outcome, Recovered, RowClaimRequest, RowFilter, Timestamp, Value,
+};
 use std::collections::HashSet;
 use std::time::Duration;
 
@@ -342,6 +344,39 @@ every_database! {
             assert_eq!(jobs.column("cron_token")[0], "");
             assert!(claim(&table, 9).is_empty());
         }
+    }
+
+    // Which rows did this claim take, who, when, and how did each end: provable by the token.
+    fn a_claim_tells_how_each_of_its_rows_ended("heartbeat=0&worker=me", db) {
+        let targets = UserTable::targets(db, 6);
+        let table = targets.map(ALL_ROLES);
+        let batch = claim(&table, 6);
+        batch.job(0).unwrap().complete().unwrap();
+        batch.job(1).unwrap().fail("no answer", None).unwrap();
+        batch.job(2).unwrap().release(FAR).unwrap();
+        targets.run("DELETE FROM {t} WHERE id = 4");
+        let name = ClaimName::Token(batch.token().unwrap());
+        let told = |name| -> Vec<String> {
+            let (_, ends) = db.engine.claim_record(name).unwrap().unwrap();
+            ends.iter().map(|end| format!("{} {}", end.key, end.end)).collect()
+        };
+        assert_eq!(told(name), ["1 completed", "2 failed", "3 released", "4 unknown", "5 held", "6 held"]);
+        let open = db.engine.claims(&ClaimFilter { state: Some("open".into()), ..ClaimFilter::default() }).unwrap();
+        assert_eq!((open.len(), open[0].count, open[0].worker.as_str()), (1, 6, "me"));
+        assert_eq!(open[0].source, targets.name);
+        assert_eq!(db.engine.stats(false).unwrap().open_claims, 1, "a claim of rows is no job's");
+        assert!(db.engine.end_claim(name).unwrap());
+        assert_eq!(told(ClaimName::Id(open[0].id)), ["1 completed", "2 failed", "3 released", "4 unknown", "5 lost", "6 lost"]);
+        assert_eq!(batch.complete_all().unwrap(), [Finish::Lost; 3]);
+        assert!(!db.engine.end_claim(name).unwrap());
+        assert!(db.engine.claim_record(ClaimName::Id(99)).unwrap().is_none());
+        // The same of jobs.
+        db.fill("q", 4);
+        let jobs = db.claim(4);
+        jobs.job(0).unwrap().complete().unwrap();
+        jobs.job(1).unwrap().fail("x", None).unwrap();
+        jobs.job(2).unwrap().release(FAR).unwrap();
+        assert_eq!(told(ClaimName::Id(jobs.id().unwrap())), ["1 completed", "2 failed", "3 released", "4 held"]);
     }
 
     fn work_goes_through_a_table("heartbeat=0", db) {
