@@ -6,7 +6,10 @@ use rowclaim::blocking::Engine;
 /// The DSN, or what to do about its absence.
 pub fn required(dsn: Option<&str>) -> Result<&str, Fault> {
     dsn.filter(|dsn| !dsn.is_empty()).ok_or_else(|| {
-        Fault::Usage("which database? give --dsn, or set ROWCLAIM_DSN; `rowclaim --help` has the forms".to_owned())
+        Fault::Usage(
+            "which database? give --dsn, set ROWCLAIM_DSN, or write it into rowclaim.json; `rowclaim --help` has the forms"
+                .to_owned(),
+        )
     })
 }
 

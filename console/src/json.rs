@@ -3,7 +3,7 @@
 //! Instants are RFC 3339 in UTC; durations are seconds. A payload is embedded byte for byte.
 
 use crate::span::instant;
-use rowclaim::{Attempt, Count, JobRow, QueueStats, Recovered, Stats};
+use rowclaim::{Attempt, Count, Finding, JobRow, QueueStats, Recovered, Severity, Stats};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
@@ -149,6 +149,45 @@ impl<'a> StatsView<'a> {
             queues: stats.queues.iter().map(view).collect(),
             open_claims: stats.open_claims,
             expired_claims: stats.expired_claims,
+        }
+    }
+}
+
+/// What the doctor found.
+#[derive(Serialize)]
+pub struct DoctorView<'a> {
+    faults: usize,
+    warnings: usize,
+    notes: usize,
+    findings: Vec<FindingView<'a>>,
+}
+
+#[derive(Serialize)]
+struct FindingView<'a> {
+    severity: &'static str,
+    code: &'static str,
+    subject: &'a str,
+    message: &'a str,
+    consequence: &'a str,
+    fix: Option<&'a str>,
+}
+
+impl<'a> From<&'a [Finding]> for DoctorView<'a> {
+    fn from(findings: &'a [Finding]) -> Self {
+        let count = |severity| findings.iter().filter(|finding| finding.severity == severity).count();
+        let view = |finding: &'a Finding| FindingView {
+            severity: finding.severity.name(),
+            code: finding.code,
+            subject: &finding.subject,
+            message: &finding.message,
+            consequence: &finding.consequence,
+            fix: finding.fix.as_deref(),
+        };
+        DoctorView {
+            faults: count(Severity::Fault),
+            warnings: count(Severity::Warning),
+            notes: count(Severity::Note),
+            findings: findings.iter().map(view).collect(),
         }
     }
 }

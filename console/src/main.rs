@@ -1,12 +1,14 @@
 //! The operator's command line of Rowclaim: look at jobs, mend them, and see a bulk send survive its accidents.
 //!
-//! One file a command. What they share: [`connect`] (the DSN), [`fault`] (errors and exit codes), [`screen`] (tables
+//! One file a command. What they share: [`connect`] (the DSN), [`config`] (the file), [`fault`] (errors and exit codes), [`screen`] (tables
 //! and text on stdout), [`json`] (the same for programs), [`progress`] (bars on stderr). No command knows SQL: all
 //! go through `rowclaim::blocking::Engine`.
 
+mod config;
 mod connect;
 mod create;
 mod demo;
+mod doctor;
 mod fault;
 mod jobs;
 mod json;
@@ -19,7 +21,9 @@ mod span;
 mod stats;
 
 use clap::{Parser, Subcommand};
+use config::Config;
 use fault::Outcome;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 const ABOUT: &str = "\
@@ -36,11 +40,13 @@ Databases:
   sqlite:///var/lib/shop/jobs.db          an SQLite file, absolute; sqlite:jobs.db is relative
 
   A password in --dsn can be seen in the list of processes; in ROWCLAIM_DSN it cannot.
+  Without either, the dsn of the configuration file counts; see --config.
 
 Examples:
   export ROWCLAIM_DSN=mysql://app:secret@127.0.0.1/shop
   rowclaim migrate                                   make or upgrade the tables
   rowclaim create mail '{\"to\": 7}' --key mail:7      create a job once, however often this runs
+  rowclaim doctor                                    what is wrong with server and tables, and what mends it
   rowclaim stats --watch 2                           what waits, runs and is dead, again and again
   rowclaim jobs list --state dead --queue mail       who waits for a person
   rowclaim jobs show 4711                            one job with its failed attempts
@@ -66,6 +72,10 @@ struct Console {
     /// The database; see `rowclaim --help` for its forms.
     #[arg(long, global = true, env = "ROWCLAIM_DSN", hide_env_values = true, value_name = "DSN")]
     dsn: Option<String>,
+    /// A JSON file with the database and its mapped tables: {"dsn": "…", "tables": {"name": {mapping}}}; otherwise
+    /// rowclaim.json, where there is one
+    #[arg(long, global = true, env = "ROWCLAIM_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
     #[command(subcommand)]
     command: Command,
 }
@@ -74,6 +84,7 @@ struct Console {
 #[derive(Subcommand)]
 enum Command {
     Migrate(migrate::Migrate),
+    Doctor(doctor::Doctor),
     Stats(stats::Stats),
     #[command(subcommand)]
     Jobs(jobs::Jobs),
@@ -114,7 +125,15 @@ fn refuse(error: &clap::Error) -> ExitCode {
 
 fn run(console: &Console) -> Outcome {
     let dsn = console.dsn.as_deref();
+    // A broken file in the current folder is nothing to a command that does not need it, and the demo runs on a database
+    // of its own unless it is told otherwise on the command line.
+    let is_demo = matches!(console.command, Command::Demo(_) | Command::DemoWorker);
+    let needs_file = !is_demo && (dsn.is_none() || console.config.is_some() || matches!(console.command, Command::Doctor(_)));
+    let config = if needs_file { Config::load(console.config.as_deref())? } else { Config::default() };
+    let named = config.dsn.clone();
+    let dsn = dsn.or(named.as_deref());
     match &console.command {
+        Command::Doctor(command) => command.run(dsn, config),
         Command::Migrate(command) => command.run(dsn),
         Command::Stats(command) => command.run(dsn),
         Command::Jobs(command) => command.run(dsn),

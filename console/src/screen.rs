@@ -3,7 +3,7 @@
 //! What comes out of the database is shown with its control characters escaped: a payload cannot drive a terminal.
 
 use comfy_table::{Attribute, Cell, CellAlignment, Color, ContentArrangement, Table, presets};
-use rowclaim::JobState;
+use rowclaim::{JobState, Severity};
 use std::io::{self, IsTerminal, Write};
 
 /// Writes a line.
@@ -22,11 +22,65 @@ pub fn table<'a>(titles: impl IntoIterator<Item = &'a str>) -> Table {
     } else {
         table.load_preset(presets::NOTHING);
     }
-    if std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty()) {
+    if wants_no_color() {
         table.force_no_tty();
     }
     table.set_header(titles.into_iter().map(|title| Cell::new(title).add_attribute(Attribute::Bold)));
     table
+}
+
+fn wants_no_color() -> bool {
+    std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
+}
+
+/// `text` with an SGR code of terminals, where there is one that shows colours.
+fn painted(text: &str, code: &str) -> String {
+    if io::stdout().is_terminal() && !wants_no_color() { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
+}
+
+/// A heading.
+pub fn bold(text: &str) -> String {
+    painted(text, "1")
+}
+
+/// A text in the colour of a severity.
+pub fn severity(severity: Severity, text: &str) -> String {
+    match severity {
+        Severity::Fault => painted(text, "31;1"),
+        Severity::Warning => painted(text, "33"),
+        Severity::Note => painted(text, "32"),
+    }
+}
+
+/// Writes a text behind `first`, its further lines indented: on a terminal broken between words to its width, otherwise
+/// in one line.
+pub fn hanging(first: &str, indent: usize, text: &str) -> io::Result<()> {
+    // The table knows the width of the terminal, where there is one.
+    let width = Table::new().width().filter(|_| io::stdout().is_terminal()).map_or(usize::MAX, usize::from);
+    let mut lead = first.to_owned();
+    for part in broken(text, width.saturating_sub(indent).max(20)) {
+        line(format!("{lead}{part}"))?;
+        lead = " ".repeat(indent);
+    }
+    Ok(())
+}
+
+/// Parts of at most `width` characters, broken between words where there are some.
+fn broken(text: &str, width: usize) -> Vec<String> {
+    let mut parts: Vec<String> = vec![String::new()];
+    for word in text.split(' ') {
+        let Some(part) = parts.last_mut() else { break };
+        let is_full = !part.is_empty() && part.chars().count() + 1 + word.chars().count() > width;
+        if is_full {
+            parts.push(word.to_owned());
+        } else {
+            if !part.is_empty() {
+                part.push(' ');
+            }
+            part.push_str(word);
+        }
+    }
+    parts
 }
 
 /// Writes a table, without the blanks that fill its last column.
@@ -83,6 +137,13 @@ mod tests {
     #[test]
     fn escape_sequences_are_not_passed_on() {
         assert_eq!(printable("a\u{1b}[2Jb 中"), "a\\u{1b}[2Jb 中");
+    }
+
+    #[test]
+    fn text_is_broken_between_words() {
+        assert_eq!(broken("one two three", 8), ["one two", "three"]);
+        assert_eq!(broken("unbreakable", 3), ["unbreakable"]);
+        assert_eq!(broken("one two", usize::MAX), ["one two"]);
     }
 
     #[test]

@@ -1,17 +1,16 @@
 //! A claim as the process sees it: its token, its rows, and until when it is surely valid.
 //!
-//! [`ClaimState`] is shared by the owner and the background thread; everything in it is atomic.
-//! The one thing to know: `valid_until` is on the process's CLOCK_BOOTTIME and is set before a request
-//! is sent, so it errs towards "no longer valid".
+//! [`ClaimState`] is shared by the owner and the background thread; everything in it is atomic. How its time runs is
+//! [`Validity`]'s.
 
 use crate::error::{Error, Result};
 use crate::job::check_queue;
 use crate::plan::claim::NewClaim;
 use crate::plan::table::Table;
-use crate::time::{boottime, micros};
+use crate::validity::Validity;
 use crate::value::Value;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 use uuid::Uuid;
 
@@ -137,11 +136,7 @@ pub(crate) struct ClaimState {
     pub held: HeldRows,
     pub token: Uuid,
     pub worker: String,
-    pub lease: Duration,
-    /// On CLOCK_BOOTTIME; no renewal counts past it.
-    pub max_until: Option<i64>,
-    valid_until: AtomicI64,
-    lost: AtomicBool,
+    validity: Validity,
     /// Rows without an accepted or lost outcome.
     unfinished: AtomicUsize,
     pub tally: Tally,
@@ -168,53 +163,24 @@ impl Tally {
     }
 }
 
+impl std::ops::Deref for ClaimState {
+    type Target = Validity;
+    fn deref(&self) -> &Validity {
+        &self.validity
+    }
+}
+
 impl ClaimState {
     pub(crate) fn new(id: i64, made: &NewClaim, held: HeldRows, rows: usize, started: i64) -> Self {
-        let state = ClaimState {
+        ClaimState {
             id,
             held,
             token: made.token,
             worker: made.worker.clone(),
-            lease: made.lease,
-            max_until: made.max_run.map(|max_run| started.saturating_add(micros(max_run))),
-            valid_until: AtomicI64::new(0),
-            lost: AtomicBool::new(false),
+            validity: Validity::new(made.lease, made.max_run, started),
             unfinished: AtomicUsize::new(rows),
             tally: Tally::default(),
-        };
-        state.renewed(started);
-        state
-    }
-
-    /// A claim or renewal that was asked for at `started` has succeeded.
-    pub(crate) fn renewed(&self, started: i64) {
-        // A margin for the way to the server and back, and for the handler's first step.
-        let margin = (self.lease / 10).min(Duration::from_secs(1));
-        let until = started.saturating_add(micros(self.lease - margin));
-        let until = self.max_until.map_or(until, |max| until.min(max));
-        self.valid_until.fetch_max(until, Relaxed);
-    }
-
-    /// For how long the claim is surely valid from now on.
-    pub(crate) fn valid_for(&self) -> Duration {
-        if self.is_lost() {
-            return Duration::ZERO;
         }
-        let left = self.valid_until.load(Relaxed).saturating_sub(boottime());
-        Duration::from_micros(u64::try_from(left).unwrap_or(0))
-    }
-
-    /// No renewal counts any more.
-    pub(crate) fn is_past_max_run(&self) -> bool {
-        self.max_until.is_some_and(|max| boottime() >= max)
-    }
-
-    pub(crate) fn is_lost(&self) -> bool {
-        self.lost.load(Relaxed)
-    }
-
-    pub(crate) fn set_lost(&self) {
-        self.lost.store(true, Relaxed);
     }
 
     /// Counts `rows` as finished; true when none is left.

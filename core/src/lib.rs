@@ -26,10 +26,12 @@ mod mapping;
 mod plan;
 mod row;
 mod time;
+mod validity;
 mod value;
 
 pub use claim::{ClaimRequest, Finish, MAX_LIMIT, Outcome};
 pub use config::{ClaimShape, Config};
+pub use engine::lease::{Busy, LeaseRecord, LeaseRequest};
 pub use engine::table::{MappedTable, TableRecord};
 pub use engine::{
     ClaimEnd, ClaimFilter, ClaimName, ClaimRecord, Count, Engine, JobFilter, Migrated, PruneRequest, Pruned, QueueStats,

@@ -64,3 +64,13 @@ CREATE TABLE IF NOT EXISTS {tables} (
   mapping    TEXT    NOT NULL,
   created_at INTEGER NOT NULL
 );
+
+CREATE TABLE IF NOT EXISTS {leases} (
+  name        TEXT    NOT NULL PRIMARY KEY,
+  owner       BLOB,
+  holder      TEXT    NOT NULL,
+  fence       INTEGER NOT NULL,
+  acquired_at INTEGER NOT NULL,
+  lease_for   INTEGER NOT NULL,
+  lease_until INTEGER NOT NULL
+);

@@ -26,10 +26,12 @@ pub struct Migration {
 const MYSQL: &[Migration] = &[
     Migration { version: 1, name: "jobs", text: include_str!("../mysql/0001_jobs.sql") },
     Migration { version: 2, name: "tables", text: include_str!("../mysql/0002_tables.sql") },
+    Migration { version: 3, name: "leases", text: include_str!("../mysql/0003_leases.sql") },
 ];
 const SQLITE: &[Migration] = &[
     Migration { version: 1, name: "jobs", text: include_str!("../sqlite/0001_jobs.sql") },
     Migration { version: 2, name: "tables", text: include_str!("../sqlite/0002_tables.sql") },
+    Migration { version: 3, name: "leases", text: include_str!("../sqlite/0003_leases.sql") },
 ];
 
 impl Flavor {
@@ -93,6 +95,7 @@ impl Names {
             ("{attempts}", "attempts"),
             ("{attempts_new}", "attempts_new"),
             ("{tables}", "tables"),
+            ("{leases}", "leases"),
             ("{schema}", "schema"),
             ("{pick}", "jobs_pick"),
             ("{unique}", "jobs_unique_key"),

@@ -49,12 +49,16 @@ pub struct Handle<R: Held> {
     inner: rowclaim::blocking::Claim<R>,
     /// Places in the claim.
     started: RefCell<HashSet<usize>>,
+    /// What was not started is given back with it. Not when the claim is in the hands of `work`.
+    is_owner: bool,
 }
 
 impl<R: Held> Drop for Handle<R> {
     fn drop(&mut self) {
-        // In a forked child the core refuses; without a database the rows come back when the lease ends.
-        let _ = self.inner.release_unstarted();
+        if self.is_owner {
+            // In a forked child the core refuses; without a database the rows come back when the lease ends.
+            let _ = self.inner.release_unstarted();
+        }
     }
 }
 
@@ -68,7 +72,12 @@ pub struct Batch<R: Held> {
 impl<R: Held> Batch<R> {
     /// A claim for PHP code.
     pub fn new(inner: rowclaim::blocking::Claim<R>) -> Self {
-        Batch::again(Rc::new(Handle { inner, started: RefCell::default() }))
+        Batch::again(Rc::new(Handle { inner, started: RefCell::default(), is_owner: true }))
+    }
+
+    /// A look at a claim that somebody else hands out, or whose objects PHP code has let go of.
+    fn beside(inner: rowclaim::blocking::Claim<R>) -> Self {
+        Batch::again(Rc::new(Handle { inner, started: RefCell::default(), is_owner: false }))
     }
 
     fn again(handle: Rc<Handle<R>>) -> Self {
@@ -200,7 +209,7 @@ impl<R: Held> Started<R> {
     pub fn claim(&self) -> Batch<R> {
         match self.handle.upgrade() {
             Some(handle) => Batch::again(handle),
-            None => Batch::new(self.inner.claim()),
+            None => Batch::beside(self.inner.claim()),
         }
     }
 }

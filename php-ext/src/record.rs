@@ -3,10 +3,12 @@
 use crate::column_values::{array, zval};
 use crate::exceptions::invalid;
 use crate::rows::Array;
+use ext_php_rs::boxed::ZBox;
 use ext_php_rs::convert::IntoZval;
 use ext_php_rs::exception::PhpResult;
+use ext_php_rs::flags::DataType;
 use ext_php_rs::prelude::*;
-use ext_php_rs::types::{ZendHashTable, Zval};
+use ext_php_rs::types::{ZendHashTable, ZendObject, Zval};
 use ext_php_rs::zend::{ClassEntry, ce};
 use rowclaim::ClaimedRow;
 
@@ -48,13 +50,25 @@ pub fn column(row: &ClaimedRow, offset: &Zval) -> PhpResult<Zval> {
 ///
 /// # Errors
 /// As [`zval`].
-pub fn iterator(row: &ClaimedRow) -> PhpResult<Zval> {
+pub fn iterator(row: &ClaimedRow) -> PhpResult<Traversable> {
     let Some(class) = ClassEntry::try_find("ArrayIterator") else { return invalid("PHP has no ArrayIterator") };
     let mut values = Zval::new();
     values.set_hashtable(array(row)?);
     let iterator = class.new();
     iterator.try_call_method("__construct", vec![&values])?;
-    Ok(iterator.into_zval(false)?)
+    Ok(Traversable(iterator))
+}
+
+/// An object that PHP knows as a `Traversable`.
+pub struct Traversable(ZBox<ZendObject>);
+
+impl IntoZval for Traversable {
+    const TYPE: DataType = DataType::object("Traversable");
+    const NULLABLE: bool = false;
+
+    fn set_zval(self, zval: &mut Zval, persistent: bool) -> ext_php_rs::error::Result<()> {
+        self.0.set_zval(zval, persistent)
+    }
 }
 
 /// What var_dump shows: the properties, and the columns.
@@ -131,7 +145,7 @@ impl Record {
     }
 
     /// Over columns and their values, in order, for foreach.
-    pub fn get_iterator(&self) -> PhpResult<Zval> {
+    pub fn get_iterator(&self) -> PhpResult<Traversable> {
         iterator(&self.0)
     }
 

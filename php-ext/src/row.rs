@@ -4,7 +4,7 @@ use crate::arguments::Seconds;
 use crate::column_values::{array, completion, zval};
 use crate::exceptions::invalid;
 use crate::held::{Started, failure, giving_back};
-use crate::record::{column, is_set, iterator, json_serializable, shown};
+use crate::record::{Traversable, column, is_set, iterator, json_serializable, shown};
 use crate::row_claim::RowClaim;
 use crate::rows::Array;
 use ext_php_rs::exception::PhpResult;
@@ -85,7 +85,7 @@ impl Row {
     }
 
     /// Over columns and their values, in order, for foreach.
-    pub fn get_iterator(&self) -> PhpResult<Zval> {
+    pub fn get_iterator(&self) -> PhpResult<Traversable> {
         iterator(&self.held.inner)
     }
 

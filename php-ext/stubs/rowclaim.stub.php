@@ -88,6 +88,47 @@ namespace Rowclaim {
         public function work(array $handlers, ?int $batch = null, ?float $maxSeconds = null, ?int $maxJobs = null, bool $untilEmpty = false, ?float $lease = null, ?float $maxRun = null, ?float $maxIdle = null, ?string $finish = null): Summary {}
 
         /**
+         * A table of your own by a mapping, checked against the table at once. Of the mapping, `status`, `pending`,
+         * `processing`, `done` and `token` are needed.
+         *
+         * | entry | is |
+         * |---|---|
+         * | `key` | column that is unique and not NULL; the primary key when left out |
+         * | `status` | column that says where a row stands |
+         * | `pending`, `processing`, `done` | its values in a row that waits, is held, is done. Rows whose `done` is `pending` recur |
+         * | `failed` | its value in a row that is out of attempts; without it a failed row waits again |
+         * | `token` | column that names the claim that holds the row: text of 32 characters or more, or 16 bytes |
+         * | `claimed_at`, `lease_until`, `finished_at` | columns with times, which are written: DATETIME, TIMESTAMP or whole numbers |
+         * | `locked_by` | column that says who holds the row, for people |
+         * | `attempts`, `max_attempts` | column that counts attempts; their limit: a number, or the column that says it |
+         * | `available_at` | column with the time before which the row is not handed out; NULL is at once |
+         * | `error` | column for what went wrong last |
+         * | `priority` | column to order by, smaller first |
+         * | `fence` | column with a number that every claim of the row raises |
+         * | `scope` | array of columns and values: only rows with these are ever touched |
+         * | `columns` | list of the columns that rows come with; all when left out |
+         * | `zone` | zone of DATETIME columns: `UTC`, `+08:00`, `Asia/Shanghai` |
+         * | `unit` | unit of whole-number times: `seconds` (default) or `milliseconds` |
+         * | `recover_after` | seconds after which rows that other code left held come back |
+         * | `backoff_base`, `backoff_cap`, `lease` | seconds; the engine's when left out |
+         * | `registry` | 'off': claims are not recorded in Rowclaim's own tables, and the lease is in the row |
+         * | `dsn` | DSN of the table's own database: the table belongs to an engine of its own then |
+         *
+         * @param string $name `table` or `database.table`
+         * @param array{key?: string, status: string, pending: scalar, processing: scalar, done: scalar, failed?: scalar, token: string, claimed_at?: string, lease_until?: string, locked_by?: string, attempts?: string, max_attempts?: int|string, available_at?: string, error?: string, finished_at?: string, priority?: string, fence?: string, scope?: array<string, scalar|null>, columns?: list<string>, zone?: string, unit?: 'seconds'|'milliseconds', recover_after?: int|float, backoff_base?: int|float, backoff_cap?: int|float, lease?: int|float, registry?: bool|'on'|'off', dsn?: string} $mapping
+         * @throws Exception\ConfigException naming the entry and the column that do not fit, with the DDL that mends it
+         * @throws Exception\SchemaException there is no such table
+         */
+        public function table(string $name, array $mapping): Table {}
+
+        /**
+         * The mappings that claims were made by, by name of the table.
+         *
+         * @return list<array{id: int, name: string, mapping: array<string, mixed>, createdAt: float}>
+         */
+        public function tables(): array {}
+
+        /**
          * Takes the jobs of expired claims back now. Claims do it by themselves from time to time.
          *
          * @return array{claims: int, returned: int, dead: int}
@@ -296,6 +337,289 @@ namespace Rowclaim {
 
         /** The claim it belongs to. */
         public function claim(): Claim {}
+    }
+
+    /**
+     * A table of your own. Values of columns go in as null, bool (1 and 0), int, float, string, DateTimeInterface and backed
+     * enum; what a column does not take is refused by its name, before any SQL.
+     *
+     * In $where a column has one value, or a list of which any will do; null is IS NULL:
+     * `['task_id' => 42, 'type' => ['sms', 'mail'], 'deleted_at' => null]`.
+     */
+    final class Table
+    {
+        /** As it was given. */
+        public readonly string $name;
+
+        /**
+         * Takes up to $limit rows. The claim is empty when nothing waits.
+         *
+         * @param int|null $limit 1 to 10,000; 100 when null
+         * @param array<string, mixed>|null $where
+         * @param string|list<string>|null $order columns, '-column' for descending; by priority and time when null; the key comes last
+         * @param int|float|null $lease seconds, 1 or more
+         * @param int|float|null $maxRun no renewal goes past this many seconds from the start
+         * @param array{int, int}|null $partition [k, n]: only rows whose key leaves k when divided by n
+         */
+        public function claim(?int $limit = null, ?array $where = null, mixed $order = null, ?float $lease = null, ?float $maxRun = null, ?array $partition = null): RowClaim {}
+
+        /**
+         * Claims batches and calls the handler for each row, as {@see Engine::work()} does. Rows that recur are completed by
+         * the handler, which knows their next time.
+         *
+         * @param callable(Row): mixed $handler
+         * @param int|null $batch rows at most in one claim
+         * @param int|float|null $maxSeconds stop after this time
+         * @param int|null $maxJobs stop after this many rows
+         * @param bool $untilEmpty stop when nothing waits
+         * @param int|float|null $maxIdle longest pause in seconds when nothing waits
+         * @param string|null $finish 'group' (the background thread writes outcomes together) or 'each' (durable before the next row)
+         * @param array<string, mixed>|null $where
+         * @param string|list<string>|null $order
+         */
+        public function work(mixed $handler, ?int $batch = null, ?float $maxSeconds = null, ?int $maxJobs = null, bool $untilEmpty = false, ?float $lease = null, ?float $maxRun = null, ?float $maxIdle = null, ?string $finish = null, ?array $where = null, mixed $order = null): Summary {}
+
+        /**
+         * Whether any row waits or is held; stops at the first one.
+         *
+         * @param array<string, mixed>|null $where
+         */
+        public function remaining(?array $where = null): bool {}
+
+        /**
+         * Takes the rows of expired claims back now, and those that other code left held for longer than `recover_after`.
+         * Claims do it by themselves from time to time.
+         *
+         * @return array{claims: int, returned: int, dead: int}
+         */
+        public function recover(): array {}
+
+        /**
+         * Puts failed rows back with all their attempts: those of $keys, or up to $limit.
+         *
+         * @param list<int|string>|null $keys
+         * @param array<string, mixed>|null $where
+         * @param int|null $limit 100 when null
+         * @return int how many
+         */
+        public function retry(?array $keys = null, ?array $where = null, ?int $limit = null): int {}
+
+        /**
+         * Takes held rows away from their owners, whose writes are refused from then on, and puts them back at once. For a
+         * person who knows that the owner is gone.
+         *
+         * @param list<int|string>|null $keys
+         * @param array<string, mixed>|null $where
+         * @param int|null $limit 100 when null
+         * @return int how many
+         */
+        public function takeBack(?array $keys = null, ?array $where = null, ?int $limit = null): int {}
+
+        /**
+         * Rows as they stand, in the order of their keys.
+         *
+         * @param array<string, mixed>|null $where
+         * @param int|string|null $status only rows with this value in the status column
+         * @param int|string|null $after only keys above this one: the last key of the page before
+         * @param int|null $limit 1 to 10,000; 100 when null
+         * @return list<Record>
+         */
+        public function rows(?array $where = null, mixed $status = null, mixed $after = null, ?int $limit = null): array {}
+
+        /**
+         * A row as it stands; null when there is none.
+         *
+         * @param int|string $key
+         */
+        public function row(mixed $key): ?Record {}
+    }
+
+    /**
+     * A batch of rows with one token and one lease; as {@see Claim}, with rows that are finished by key.
+     *
+     * @implements \Iterator<int, Row>
+     */
+    final class RowClaim implements \Iterator, \Countable
+    {
+        /** Id of its row in the claims table, below 0 without a registry; null when empty. */
+        public readonly ?int $id;
+        /** 128 random bits as a UUID; null when empty. */
+        public readonly ?string $token;
+        /** True once a renewal was refused: somebody else may own the rows now. */
+        public readonly bool $lost;
+        /** For how many seconds it is surely valid from now on; 0.0 when lost or empty. */
+        public readonly float $validFor;
+
+        /** @return Row|null */
+        public function current(): mixed {}
+
+        /** Its position. */
+        public function key(): ?int {}
+
+        public function next(): void {}
+
+        /** @throws Exception\InvalidException when it was started already */
+        public function rewind(): void {}
+
+        public function valid(): bool {}
+
+        /** Rows in it, handed out or not. */
+        public function count(): int {}
+
+        /** True when nothing waited. */
+        public function isEmpty(): bool {}
+
+        /** Renews the lease now; false when it is lost. The heartbeat does it by itself. */
+        public function renew(): bool {}
+
+        /**
+         * Completes rows in one step; durable when it returns.
+         *
+         * @param list<int|string>|null $keys null: all that are not finished
+         * @param array<string, mixed>|null $set columns and values, the same for every row
+         * @param int|float|null $delay for rows that recur: seconds in which they are not handed out again
+         * @return array<int|string, bool> by key; false: lost
+         */
+        public function complete(?array $keys = null, ?array $set = null, ?float $delay = null): array {}
+
+        /**
+         * Fails rows in one step.
+         *
+         * @param list<int|string> $keys
+         * @param string|\Throwable $error
+         * @param int|float|null $delay seconds instead of the back-off; needs `available_at`
+         * @return array<int|string, bool> by key; false: lost
+         */
+        public function fail(array $keys, mixed $error, ?float $delay = null): array {}
+
+        /**
+         * Gives rows back without blame: the attempt is not counted.
+         *
+         * @param list<int|string>|null $keys null: all that were not started
+         * @param int|float|null $delay seconds in which they are not handed out again; needs `available_at`
+         * @return array<int|string, bool> by key; false: lost
+         */
+        public function release(?array $keys = null, ?float $delay = null): array {}
+    }
+
+    /**
+     * One row of a claim, in a worker's hands: a read-only array of its columns as they stood when it was claimed.
+     *
+     * BIGINT UNSIGNED beyond 63 bits, DECIMAL, dates and times are strings, BLOB and BINARY strings of bytes. A column that
+     * is not there throws an InvalidException; isset is false for it, and for NULL.
+     *
+     * @implements \ArrayAccess<string, int|float|string|null>
+     * @implements \IteratorAggregate<string, int|float|string|null>
+     */
+    final class Row implements \ArrayAccess, \IteratorAggregate, \JsonSerializable
+    {
+        /** The value of its key column. */
+        public readonly int|string $key;
+        /** Attempts so far, this one included; 1 where they are not mapped. */
+        public readonly int $attempts;
+        /** Attempts before the row is failed; null: no limit. */
+        public readonly ?int $maxAttempts;
+        /** The fence of this claim of the row: every later claim has a larger one; 0 where it is not mapped. */
+        public readonly int $fence;
+        /** The claim's token. */
+        public readonly ?string $token;
+
+        public function offsetExists(mixed $offset): bool {}
+
+        /** @throws Exception\InvalidException for a column that the row comes without */
+        public function offsetGet(mixed $offset): mixed {}
+
+        /** @throws Exception\InvalidException always */
+        public function offsetSet(mixed $offset, mixed $value): void {}
+
+        /** @throws Exception\InvalidException always */
+        public function offsetUnset(mixed $offset): void {}
+
+        /** Over columns and values, for foreach. */
+        public function getIterator(): \Traversable {}
+
+        /** @return array<string, int|float|string|null> columns and values, in order */
+        public function toArray(): array {}
+
+        /** @return array<string, int|float|string|null> */
+        public function jsonSerialize(): array {}
+
+        /** @return array<string, mixed> what var_dump shows */
+        public function __debugInfo(): array {}
+
+        /**
+         * Done; durable when it returns.
+         *
+         * @param array<string, mixed>|null $set columns of the row and their values, written in the same step
+         * @param int|float|null $delay for a row that recurs: seconds in which it is not handed out again; $set may have the
+         *                              time instead
+         * @return bool false: lost, somebody else owns the row now, and nothing was written
+         */
+        public function complete(?array $set = null, ?float $delay = null): bool {}
+
+        /**
+         * Failed: comes back after the back-off, or is failed when its attempts are used up.
+         *
+         * @param string|\Throwable $error a throwable is kept as "Class: message"
+         * @param int|float|null $delay seconds instead of the back-off; needs `available_at`
+         * @return bool false: lost
+         */
+        public function fail(mixed $error, ?float $delay = null): bool {}
+
+        /**
+         * Given back without blame: the attempt is not counted.
+         *
+         * @param int|float|null $delay seconds in which it is not handed out again; needs `available_at`
+         * @return bool false: lost
+         */
+        public function release(?float $delay = null): bool {}
+
+        /** True when it was finished through this claim, or its finish is on the way. */
+        public function finished(): bool {}
+
+        /** The claim it belongs to. */
+        public function claim(): RowClaim {}
+    }
+
+    /**
+     * A row as it stood when it was read: a read-only array of its columns, with values as in {@see Row}.
+     *
+     * @implements \ArrayAccess<string, int|float|string|null>
+     * @implements \IteratorAggregate<string, int|float|string|null>
+     */
+    final class Record implements \ArrayAccess, \IteratorAggregate, \JsonSerializable
+    {
+        /** The value of its key column. */
+        public readonly int|string $key;
+        /** Attempts so far; 1 where they are not mapped. */
+        public readonly int $attempts;
+        /** Attempts before the row is failed; null: no limit. */
+        public readonly ?int $maxAttempts;
+        /** The fence of its last claim; 0 where it is not mapped. */
+        public readonly int $fence;
+
+        public function offsetExists(mixed $offset): bool {}
+
+        /** @throws Exception\InvalidException for a column that the row comes without */
+        public function offsetGet(mixed $offset): mixed {}
+
+        /** @throws Exception\InvalidException always */
+        public function offsetSet(mixed $offset, mixed $value): void {}
+
+        /** @throws Exception\InvalidException always */
+        public function offsetUnset(mixed $offset): void {}
+
+        /** Over columns and values, for foreach. */
+        public function getIterator(): \Traversable {}
+
+        /** @return array<string, int|float|string|null> columns and values, in order */
+        public function toArray(): array {}
+
+        /** @return array<string, int|float|string|null> */
+        public function jsonSerialize(): array {}
+
+        /** @return array<string, mixed> what var_dump shows */
+        public function __debugInfo(): array {}
     }
 
     /** The answer to a creation. */

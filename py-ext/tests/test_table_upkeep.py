@@ -42,7 +42,7 @@ def test_retry_puts_failed_rows_back(table: Table, targets: Targets) -> None:
     assert targets.get("status, tries") == [(0, 0), (0, 0), (3, 3), (3, 3), (0, 0)]
     assert table.retry(limit=1) == 1 and table.retry() == 1 and table.retry() == 0
     assert table.retry([]) == 0
-    assert keys(table.claim()) == [1, 2, 3, 4, 5]
+    assert keys(table.claim(order="id")) == [1, 2, 3, 4, 5]
 
 
 def test_take_back_takes_rows_from_their_owner(table: Table, targets: Targets) -> None:

@@ -160,6 +160,27 @@ UPDATE "rowclaim_claims" SET lease_until = CAST(ROUND((julianday('now') - 244058
 -- attempts_of_claim
 SELECT job_id, row_key, fence, outcome, final, ended_at, error FROM "rowclaim_attempts" WHERE claim_id = ? ORDER BY id LIMIT ?
 
+-- take_lease
+UPDATE "rowclaim_leases" SET owner = ?, holder = ?, fence = fence + 1, acquired_at = CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000, lease_for = ?, lease_until = CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000 + ? WHERE name = ? AND lease_until <= CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000
+
+-- first_lease
+INSERT INTO "rowclaim_leases" (owner, holder, fence, acquired_at, lease_for, lease_until, name) VALUES (?, ?, (CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000) / 1000, CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000, ?, CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000 + ?, ?)
+
+-- lease
+SELECT owner, holder, fence, lease_until, lease_until > CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000 FROM "rowclaim_leases" WHERE name = ?
+
+-- renew_lease
+UPDATE "rowclaim_leases" SET lease_until = CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000 + lease_for WHERE name = ? AND owner = ? AND fence = ?
+
+-- restore_lease
+INSERT INTO "rowclaim_leases" (name, owner, fence, holder, acquired_at, lease_for, lease_until) VALUES (?, ?, ?, ?, CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000, ?, CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000 + ?)
+
+-- release_lease
+UPDATE "rowclaim_leases" SET owner = NULL, lease_until = CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000 WHERE name = ? AND owner = ? AND fence = ?
+
+-- list_leases
+SELECT name, holder, fence, acquired_at, lease_until, owner IS NOT NULL AND lease_until > CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000 FROM "rowclaim_leases" ORDER BY name LIMIT ?
+
 -- count_due
 SELECT COUNT(*) FROM (SELECT 1 FROM "rowclaim_jobs" INDEXED BY "rowclaim_jobs_pick" WHERE queue = ? AND priority = ? AND ready_at BETWEEN 0 AND CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000 LIMIT ?) c
 

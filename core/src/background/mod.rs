@@ -8,6 +8,7 @@ mod writer;
 use crate::claim::{ClaimState, Outcome};
 use crate::engine::Shared;
 use crate::engine::ahead::Order;
+use crate::engine::lease::LeaseState;
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::finish::Held;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, pthread_sigmask};
@@ -16,6 +17,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use uuid::Uuid;
 use writer::Writer;
 
 pub(crate) use writer::Pending;
@@ -24,6 +26,8 @@ pub(crate) use writer::Pending;
 enum Command {
     Watch(Arc<ClaimState>),
     Forget(i64),
+    WatchLease(Arc<LeaseState>),
+    ForgetLease(Uuid),
     Finish {
         claim: Arc<ClaimState>,
         job: Held,
@@ -66,6 +70,16 @@ impl Background {
     /// Renews the claim no more; it expires.
     pub(crate) fn forget(&self, claim: &ClaimState) {
         let _ = self.commands.send(Command::Forget(claim.id));
+    }
+
+    /// Renews the lease from now on.
+    pub(crate) fn watch_lease(&self, lease: &Arc<LeaseState>) {
+        let _ = self.commands.send(Command::WatchLease(Arc::clone(lease)));
+    }
+
+    /// Renews the lease no more; it ends.
+    pub(crate) fn forget_lease(&self, lease: &LeaseState) {
+        let _ = self.commands.send(Command::ForgetLease(lease.owner));
     }
 
     /// Writes an outcome soon, together with others.

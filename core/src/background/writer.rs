@@ -4,6 +4,7 @@ use super::Command;
 use crate::claim::{ClaimState, Outcome};
 use crate::driver::Session;
 use crate::engine::ahead::{self, Order};
+use crate::engine::lease::{self, LeaseState};
 use crate::engine::{Shared, group};
 use crate::error::Result;
 use crate::plan::finish::Held;
@@ -14,6 +15,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::Instant;
+use uuid::Uuid;
 
 /// Claims that have nothing left are closed together, at the latest after this time.
 const CLOSE_AFTER: Duration = Duration::from_secs(1);
@@ -34,6 +36,7 @@ pub(crate) struct Pending {
 #[derive(Default)]
 pub(super) struct Writer {
     watched: BTreeMap<i64, Arc<ClaimState>>,
+    leases: BTreeMap<Uuid, Arc<LeaseState>>,
     pending: Vec<Pending>,
     closing: BTreeSet<i64>,
     orders: Vec<Order>,
@@ -94,12 +97,18 @@ impl Writer {
     fn take(&mut self, command: Command) {
         match command {
             Command::Watch(claim) => {
-                let beat = Instant::now() + claim.lease / 3;
-                self.beat_at = Some(self.beat_at.map_or(beat, |at| at.min(beat)));
+                self.beat_within(claim.lease / 3);
                 self.watched.insert(claim.id, claim);
             }
             Command::Forget(id) => {
                 self.watched.remove(&id);
+            }
+            Command::WatchLease(lease) => {
+                self.beat_within(lease.lease / 3);
+                self.leases.insert(lease.owner, lease);
+            }
+            Command::ForgetLease(owner) => {
+                self.leases.remove(&owner);
             }
             Command::Finish { claim, job, outcome } => self.pending.push(Pending { claim, job, outcome }),
             Command::Close(id) => self.close(id),
@@ -107,6 +116,21 @@ impl Writer {
             Command::Flush { answer } => self.flushes.push(answer),
             Command::Stop { limit, answer } => self.stop = Some((Instant::now() + limit, answer)),
         }
+    }
+
+    fn beat_within(&mut self, span: Duration) {
+        let beat = Instant::now() + span;
+        self.beat_at = Some(self.beat_at.map_or(beat, |at| at.min(beat)));
+    }
+
+    fn watches(&self) -> bool {
+        !self.watched.is_empty() || !self.leases.is_empty()
+    }
+
+    /// The shortest lease that must be renewed.
+    fn shortest(&self) -> Option<Duration> {
+        let claims = self.watched.values().map(|claim| claim.lease);
+        claims.chain(self.leases.values().map(|lease| lease.lease)).min()
     }
 
     fn close(&mut self, id: i64) {
@@ -120,7 +144,7 @@ impl Writer {
         let now = Instant::now();
         let has_work = !self.pending.is_empty() || !self.orders.is_empty() || !self.flushes.is_empty() || self.stop.is_some();
         let work = has_work.then_some(now);
-        let beat = self.beat_at.filter(|_| !self.watched.is_empty());
+        let beat = self.beat_at.filter(|_| self.watches());
         let next = [work, beat, self.close_at].into_iter().flatten().min()?;
         Some(self.not_before.map_or(next, |earliest| next.max(earliest)))
     }
@@ -161,7 +185,7 @@ impl Writer {
                 }
                 let pause = Duration::from_millis(20) * (1 << self.failures.min(8));
                 self.failures += 1;
-                let shortest = self.watched.values().map(|claim| claim.lease / 6).min();
+                let shortest = self.shortest().map(|lease| lease / 6);
                 self.not_before = Some(Instant::now() + pause.min(shortest.unwrap_or(LONGEST_PAUSE)).min(LONGEST_PAUSE));
                 self.give_up(shared);
             }
@@ -183,7 +207,8 @@ impl Writer {
     async fn work(&mut self, shared: &Arc<Shared>) -> Result<()> {
         let now = Instant::now();
         self.watched.retain(|_, claim| !claim.is_lost() && !claim.is_finished());
-        let must_beat = !self.watched.is_empty() && self.beat_at.is_some_and(|at| at <= now);
+        self.leases.retain(|_, lease| !lease.is_lost());
+        let must_beat = self.watches() && self.beat_at.is_some_and(|at| at <= now);
         let must_close = !self.closing.is_empty()
             && (self.close_at.is_some_and(|at| at <= now)
                 || self.closing.len() >= 50
@@ -195,11 +220,17 @@ impl Writer {
         if self.session.is_none() {
             self.session = Some(shared.driver.open(&shared.config, LOCK_TIMEOUT).await?);
         }
+        let shortest = self.shortest();
         let Some(session) = self.session.as_mut() else { return Ok(()) };
         if must_beat {
             let claims: Vec<_> = self.watched.values().cloned().collect();
-            shared.beat(session, &claims).await?;
-            self.beat_at = claims.iter().map(|claim| Instant::now() + claim.lease / 3).min();
+            if !claims.is_empty() {
+                shared.beat(session, &claims).await?;
+            }
+            for lease in self.leases.values() {
+                lease::extend(shared, session, lease).await?;
+            }
+            self.beat_at = shortest.map(|lease| Instant::now() + lease / 3);
         }
         if !self.pending.is_empty() {
             let finished = group::write(shared, session, &mut self.pending).await?;

@@ -5,6 +5,7 @@
 //! are made. The one thing to know: claims do not cross a fork.
 
 mod claim;
+mod lease;
 mod registry;
 mod steps;
 mod table;
@@ -12,12 +13,14 @@ mod wait;
 mod work;
 
 pub use claim::{Claim, Claimable, Job, Row};
+pub use lease::{Lease, Leased};
 pub use table::Table;
 pub use wait::set_wait_hook;
 pub use work::{Handled, Summary, WorkRequest};
 
 use crate::claim::ClaimRequest;
 use crate::config::Config;
+use crate::engine::lease::{LeaseRecord, LeaseRequest};
 use crate::engine::table::TableRecord;
 use crate::engine::{
     ClaimEnd, ClaimFilter, ClaimName, ClaimRecord, DoctorRequest, DoctorTable, Finding, JobFilter, Migrated, PruneRequest,
@@ -171,6 +174,23 @@ impl Engine {
     pub fn end_claim(&self, name: ClaimName) -> Result<bool> {
         let local = self.local()?;
         local.wait(local.engine.end_claim(name))
+    }
+
+    /// Takes a lease, or says who holds it; waits for its end when asked to, by the database's clock and without spinning.
+    ///
+    /// # Errors
+    /// `Invalid` for a wrong name or time; `Schema`, `Unavailable`; `Interrupted` while waiting.
+    pub fn lease(&self, request: &LeaseRequest) -> Result<Leased> {
+        lease::acquire(&self.local()?, request)
+    }
+
+    /// See [`crate::Engine::leases`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn leases(&self, limit: usize) -> Result<Vec<LeaseRecord>> {
+        let local = self.local()?;
+        local.wait(local.engine.leases(limit))
     }
 
     /// See [`crate::Engine::recover`].

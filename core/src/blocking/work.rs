@@ -278,6 +278,7 @@ impl<S: Source, C> Loop<'_, S, C> {
     /// Hands out one claim; true when there shall be no further one. What was not started is released.
     fn batch(&mut self, claim: &Claim<S::Item>, handler: &mut impl FnMut(&Job<S::Item>) -> Handled) -> Result<bool> {
         let mut is_last = false;
+        let mut dropped = Ok(());
         while !is_last && !self.is_over() {
             let job = match claim.next_job() {
                 Ok(Some(job)) => job,
@@ -299,6 +300,8 @@ impl<S: Source, C> Loop<'_, S, C> {
                 Handled::As(outcome) => outcome,
                 Handled::Last(outcome) => {
                     is_last = true;
+                    // Before anything is given back: a claim made ahead would take it, only to give it back too.
+                    dropped = self.drop_next();
                     outcome
                 }
             };
@@ -314,10 +317,14 @@ impl<S: Source, C> Loop<'_, S, C> {
                 is_last = true;
             }
         }
+        if is_last || self.is_over() {
+            dropped = dropped.and(self.drop_next());
+        }
         match claim.release_unstarted() {
             Err(error) if error.kind() == ErrorKind::Unavailable => log::warn!("work: {error}"),
             other => drop(other?),
         }
+        dropped?;
         Ok(is_last)
     }
 

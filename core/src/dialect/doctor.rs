@@ -10,7 +10,7 @@ use rowclaim_migrations::Flavor;
 pub(crate) const VARIABLES: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN \
     ('log_bin', 'binlog_format', 'read_only', 'super_read_only', 'innodb_read_only', 'tx_read_only', 'transaction_read_only', \
     'tx_isolation', 'transaction_isolation', 'autocommit', 'innodb_rollback_on_timeout', 'innodb_flush_log_at_trx_commit', \
-    'innodb_lock_wait_timeout', 'innodb_autoinc_lock_mode', 'max_connections', 'wsrep_on', 'wsrep_sync_wait', \
+    'innodb_lock_wait_timeout', 'innodb_autoinc_lock_mode', 'max_connections', 'version_comment', 'wsrep_on', 'wsrep_sync_wait', \
     'group_replication_group_name')";
 
 /// The same of this session: `binlog_format`, and the account's own limit of connections.

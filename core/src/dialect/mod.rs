@@ -152,6 +152,21 @@ statements! {
     /// Attempts of one claim that did not succeed.
     attempts_of_claim,
 
+    /// Takes a lease that nobody holds; the new fence is the id of the statement, where the database has that.
+    take_lease,
+    /// Takes a lease that was never held.
+    first_lease,
+    /// Who holds a lease, by which fence, until when, and whether that is now.
+    lease,
+    /// Extends a lease of its owner.
+    renew_lease,
+    /// Puts a deleted lease of its owner back.
+    restore_lease,
+    /// Gives a lease back.
+    release_lease,
+    /// All leases.
+    list_leases,
+
     /// Waiting jobs of a lane that are due, up to a limit.
     count_due,
     /// Waiting jobs of a lane that are not due yet, up to a limit.

@@ -144,6 +144,23 @@ pub(super) const TEXTS: Texts = Texts {
     attempts_of_claim: "SELECT job_id, row_key, fence, outcome, final, ended_at, error FROM {attempts} WHERE claim_id = ? \
         ORDER BY id LIMIT ?",
 
+    // By primary key; the database's clock alone decides. LAST_INSERT_ID hands the new fence back with the answer.
+    take_lease: "UPDATE {leases} SET owner = ?, holder = ?, fence = LAST_INSERT_ID(fence + 1), acquired_at = UTC_TIMESTAMP(6), \
+        lease_for = ?, lease_until = UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND \
+        WHERE name = ? AND lease_until <= UTC_TIMESTAMP(6)",
+    first_lease: "INSERT INTO {leases} (owner, holder, fence, acquired_at, lease_for, lease_until, name) \
+        VALUES (?, ?, CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED), UTC_TIMESTAMP(6), ?, \
+        UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND, ?)",
+    lease: "SELECT owner, holder, fence, lease_until, lease_until > UTC_TIMESTAMP(6) FROM {leases} WHERE name = ?",
+    // A lease that has lapsed but that nobody took is renewed too.
+    renew_lease: "UPDATE {leases} SET lease_until = UTC_TIMESTAMP(6) + INTERVAL lease_for MICROSECOND \
+        WHERE name = ? AND owner = ? AND fence = ?",
+    restore_lease: "INSERT INTO {leases} (name, owner, fence, holder, acquired_at, lease_for, lease_until) \
+        VALUES (?, ?, ?, ?, UTC_TIMESTAMP(6), ?, UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND)",
+    release_lease: "UPDATE {leases} SET owner = NULL, lease_until = UTC_TIMESTAMP(6) WHERE name = ? AND owner = ? AND fence = ?",
+    list_leases: "SELECT name, holder, fence, acquired_at, lease_until, owner IS NOT NULL AND lease_until > UTC_TIMESTAMP(6) \
+        FROM {leases} ORDER BY name LIMIT ?",
+
     count_due: "SELECT COUNT(*) FROM (SELECT 1 FROM {jobs} FORCE INDEX (pick) WHERE queue = ? AND priority = ? \
         AND ready_at BETWEEN '1000-01-01' AND UTC_TIMESTAMP(6) LIMIT ?) c",
     count_delayed: "SELECT COUNT(*) FROM (SELECT 1 FROM {jobs} FORCE INDEX (pick) WHERE queue = ? AND priority = ? \

@@ -226,6 +226,43 @@ pub(super) const TEXTS: Texts = Texts {
     attempts_of_claim: "SELECT job_id, row_key, fence, outcome, final, ended_at, error FROM {attempts} WHERE claim_id = ? \
         ORDER BY id LIMIT ?",
 
+    take_lease: concat!(
+        "UPDATE {leases} SET owner = ?, holder = ?, fence = fence + 1, acquired_at = ",
+        now!(),
+        ", lease_for = ?, lease_until = ",
+        now!(),
+        " + ? WHERE name = ? AND lease_until <= ",
+        now!()
+    ),
+    first_lease: concat!(
+        "INSERT INTO {leases} (owner, holder, fence, acquired_at, lease_for, lease_until, name) VALUES (?, ?, (",
+        now!(),
+        ") / 1000, ",
+        now!(),
+        ", ?, ",
+        now!(),
+        " + ?, ?)"
+    ),
+    lease: concat!("SELECT owner, holder, fence, lease_until, lease_until > ", now!(), " FROM {leases} WHERE name = ?"),
+    renew_lease: concat!("UPDATE {leases} SET lease_until = ", now!(), " + lease_for WHERE name = ? AND owner = ? AND fence = ?"),
+    restore_lease: concat!(
+        "INSERT INTO {leases} (name, owner, fence, holder, acquired_at, lease_for, lease_until) VALUES (?, ?, ?, ?, ",
+        now!(),
+        ", ?, ",
+        now!(),
+        " + ?)"
+    ),
+    release_lease: concat!(
+        "UPDATE {leases} SET owner = NULL, lease_until = ",
+        now!(),
+        " WHERE name = ? AND owner = ? AND fence = ?"
+    ),
+    list_leases: concat!(
+        "SELECT name, holder, fence, acquired_at, lease_until, owner IS NOT NULL AND lease_until > ",
+        now!(),
+        " FROM {leases} ORDER BY name LIMIT ?"
+    ),
+
     count_due: concat!(
         "SELECT COUNT(*) FROM (SELECT 1 FROM {jobs} INDEXED BY {pick} WHERE queue = ? AND priority = ? \
         AND ready_at BETWEEN 0 AND ",

@@ -11,6 +11,7 @@ mod doctor;
 mod finish;
 pub(crate) mod group;
 mod jobs;
+pub(crate) mod lease;
 mod migrate;
 mod prune;
 mod recover;

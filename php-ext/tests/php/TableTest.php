@@ -54,7 +54,9 @@ final class TableTest extends TableTestCase
             $claim = $table->claim(...$arguments);
             $keys = self::keys($claim);
             $claim->release();
-            array_map(fn ($key) => $claim->release([$key]), $keys);
+            $claim->release($keys);
+            // Giving back sets the time from which a row may be had, and rows are had in the order of their times.
+            $this->sql("UPDATE $this->name SET next_at = NULL");
             return $keys;
         })();
         self::assertSame([1, 3, 5, 7, 9], $claimed(where: ['task_id' => 1]));
@@ -201,7 +203,7 @@ final class TableTest extends TableTestCase
         $table = $this->table($engine);
         self::assertSame(2, $table->recover()['returned']);
         self::assertSame([0, 0, 1, 0], array_map('intval', array_values($this->stored())));
-        self::assertSame([1, 2, 4], self::keys($table->claim()));
+        self::assertSame([1, 2, 4], self::keys($table->claim(order: 'id')));
     }
 
     /** @dataProvider databases */
@@ -303,7 +305,7 @@ final class TableTest extends TableTestCase
             $s = $t->work(fn (Rowclaim\Row $row) => $row->key === 4 ? posix_kill(getmypid(), SIGTERM) : null, batch: 10);
             echo json_encode([$s->completed, $s->released, $s->stopped]);', $arguments);
         self::assertSame([0, '[4,6,true]', ''], [$exit, $out, $errors]);
-        self::assertSame([0 => 16, 2 => 4], array_count_values(array_map('intval', $this->stored())) + [0 => 0]);
+        self::assertEquals([0 => 16, 2 => 4], array_count_values(array_map('intval', $this->stored())));
     }
 
     /** @dataProvider databases */

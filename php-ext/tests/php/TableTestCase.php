@@ -96,7 +96,8 @@ abstract class TableTestCase extends RowclaimTestCase
             $kind = $id % 3 === 0 ? 'mail' : 'sms';
             return sprintf("(%d, %d, '%s', 'open%d', 0, NULL, NULL, 0, NULL, NULL, NULL, NULL, 0, NULL)", $id, 2 - $id % 2, $kind, $id);
         }, range(1, $rows));
-        $this->sql("CREATE TABLE $this->name (" . self::TARGETS . ')', "INSERT INTO $this->name VALUES " . implode(', ', $values));
+        $charset = $this->isSqlite() ? '' : 'DEFAULT CHARSET = utf8mb4';
+        $this->sql("CREATE TABLE $this->name (" . self::TARGETS . ") $charset", "INSERT INTO $this->name VALUES " . implode(', ', $values));
     }
 
     /** @param array<string, mixed> $mapping what differs from MAPPING */

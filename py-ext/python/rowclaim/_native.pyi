@@ -510,7 +510,8 @@ class Row(Record):
 
     An ``Exception`` is written to the row, as far as the mapping has a place for it, and to the logger ``rowclaim`` and
     goes no further, so that a loop goes on. ``KeyboardInterrupt``, ``SystemExit`` and the like give the row back without
-    blame and go on. A row that the block has finished itself stays as it is. Rows do not cross a fork.
+    blame and go on. A row that the block has finished itself stays as it is; one that recurs it must complete itself, with
+    a delay. Rows do not cross a fork.
     """
 
     @property

@@ -9,6 +9,7 @@ mod faults;
 mod finish;
 mod heartbeat;
 mod layering;
+mod leases;
 mod locks;
 mod migrate;
 mod operate;

@@ -62,6 +62,7 @@ fn filled(sql: &str) -> String {
     let sql = sql
         .replace("queue = ?", "queue = 'q'")
         .replace("queue > ?", "queue > 'a'")
+        .replace("name = ?", "name = 'a'")
         .replace("token = ?", "token = '0123456789abcdef'");
     let sql = sql.replace("BETWEEN ? AND LEAST(?,", "BETWEEN '1000-01-01' AND LEAST('9999-12-31',");
     sql.replace("? IS NULL OR", "NULL IS NULL OR").replace('?', "1")

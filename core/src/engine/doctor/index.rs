@@ -1,7 +1,8 @@
 //! Whether a claim finds its rows by an index: what it would use, what the server makes of it, and which index is missing.
 
+use super::locks::{self, Locks};
 use super::look::Look;
-use super::{DoctorTable, Finding, locks};
+use super::{DoctorTable, Finding};
 use crate::dialect::doctor as dialect;
 use crate::dialect::rows::Rows;
 use crate::error::Result;
@@ -18,6 +19,8 @@ pub(super) const LIMIT: usize = 100;
 const SMALL: i64 = 1_000;
 
 /// The search of a claim that filters by the columns asked for, with values from a row of the table.
+///
+/// Where none are asked for, an index that would fit claims with a filter is taken as a sign that they have it.
 pub(super) async fn search(look: &mut Look<'_>, rows: &Rows<'_>, wanted: &DoctorTable) -> Result<Option<Search>> {
     let table = rows.table;
     let mut columns = Vec::new();
@@ -26,6 +29,22 @@ pub(super) async fn search(look: &mut Look<'_>, rows: &Rows<'_>, wanted: &Doctor
             Ok(column) => columns.push(column.clone()),
             Err(error) => look.find(Finding::warning("where-unknown", table.name.shown(), error.message())),
         }
+    }
+    if wanted.filters.is_empty()
+        && let Ok(plain) = Search::new(table, &[], &[], None)
+        && let wish = Wish::of(table, &plain)
+        && !wish.is_given(table)
+        && plain.access == Access::Candidates
+        && let Some(filters) = wish.filters(table)
+    {
+        let names: Vec<&str> = filters.iter().map(|column| column.name.as_str()).collect();
+        let message = format!("an index fits claims that filter by {}, and none those that do not", names.join(", "));
+        look.find(
+            Finding::note("missing-index", table.name.shown(), message)
+                .so("claims without this filter read through rows that are done, or sort those that wait")
+                .mend(wish.ddl(table)),
+        );
+        columns = filters;
     }
     let mut values: Vec<Value> = columns.iter().map(any_value).collect();
     if !columns.is_empty()
@@ -74,6 +93,8 @@ pub(super) async fn look(look: &mut Look<'_>, rows: &Rows<'_>, search: &Search) 
     let is_small = matches!(look.ask(&rows.key_at(SMALL)).await?, Ok((_, found)) if found.is_empty());
     let locked = locks::of_a_claim(look, rows, search).await?;
     let wish = Wish::of(table, search);
+    let analyze = format!("ANALYZE TABLE {}", table.name.quoted(table.flavor));
+    let has_many_locks = locked.is_some_and(Locks::is_too_many);
     if !wish.is_given(table) && matches!(search.access, Access::Candidates) {
         let is_harmless = is_small || plans.iter().all(|plan| !plan.is_scan && plan.rows < SMALL);
         let message = format!("no index gives waiting rows in their order{shown}");
@@ -91,11 +112,12 @@ pub(super) async fn look(look: &mut Look<'_>, rows: &Rows<'_>, search: &Search) 
         };
         let locks = locked.map_or(String::new(), |locks| format!("; {} rows lock {}", locks.taken, locks.locked));
         look.find(Finding::note("claim-plan", &subject, format!("{how}{locks}{shown}")));
-        if let Some(plan) = plans.iter().find(|plan| plan.is_scan || plan.sorts).filter(|plan| !is_small && plan.rows >= SMALL) {
+        let strays = |plan: &&Plan| !is_small && !has_many_locks && plan.rows >= SMALL && (plan.is_scan || plan.sorts);
+        if let Some(plan) = plans.iter().find(strays) {
             look.find(
                 Finding::warning("claim-sorts", &subject, format!("the server does not follow the index: {}", plan.shown))
                     .so("each claim reads or sorts all that waits")
-                    .mend(format!("ANALYZE TABLE {}", table.name.quoted(table.flavor))),
+                    .mend(&analyze),
             );
         }
     }
@@ -107,7 +129,7 @@ pub(super) async fn look(look: &mut Look<'_>, rows: &Rows<'_>, search: &Search) 
                 format!("a claim of {} rows locks {} rows, more than {}", locks.taken, locks.locked, locks.bound()),
             )
             .so("workers and other code wait for rows that nobody works on")
-            .mend(wish.ddl(table)),
+            .mend(if wish.is_given(table) { analyze } else { wish.ddl(table) }),
         );
     }
     Ok(())
@@ -157,6 +179,21 @@ impl Wish {
         let mut seen = std::collections::HashSet::new();
         equal.retain(|name| seen.insert(name.to_lowercase()));
         Wish { equal, order: search.order.iter().map(|order| order.column.name.clone()).collect() }
+    }
+
+    /// Columns by which claims would have to filter so that an index gives their rows.
+    fn filters(&self, table: &Table) -> Option<Vec<Column>> {
+        let is_same = |a: &&String, b: &&String| a.eq_ignore_ascii_case(b);
+        table.layout.indexes.iter().filter(|index| index.is_whole).find_map(|index| {
+            let (front, rest) = index.columns.split_at(index.columns.len().checked_sub(self.order.len())?);
+            let is_in_order = rest.iter().zip(&self.order).all(|(a, b)| is_same(&a, &b));
+            let holds_all = self.equal.iter().all(|name| front.iter().any(|column| is_same(&column, &name)));
+            let others = front.iter().filter(|column| !self.equal.iter().any(|name| is_same(column, &name)));
+            let others: Vec<Column> = others.filter_map(|name| table.layout.column(name).cloned()).collect();
+            // The key in front finds one row, and the token is not for callers to filter by.
+            let is_odd = others.iter().any(|column| [&table.key.name, &table.token.name].contains(&&column.name));
+            (is_in_order && holds_all && !is_odd).then_some(others)
+        })
     }
 
     /// Whether there is one: all conditions in front, in any order, and behind them exactly the order.

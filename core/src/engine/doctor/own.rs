@@ -73,12 +73,23 @@ pub(super) fn rights_missing(look: &Look<'_>, table: &str, rights: &str, said: &
 }
 
 /// One own table as the migrations make it.
-#[derive(Debug, PartialEq)]
+#[derive(Debug)]
 struct Expected {
     name: String,
-    /// Name, type in short form, collation.
-    columns: Vec<(String, String, String)>,
-    indexes: Vec<String>,
+    columns: Vec<Part>,
+    indexes: Vec<Part>,
+}
+
+/// A column or an index.
+#[derive(Debug)]
+struct Part {
+    name: String,
+    /// The type in short form; empty for an index.
+    kind: String,
+    /// Empty where the schema says none.
+    collation: String,
+    /// As the schema has it.
+    definition: String,
 }
 
 /// Reads the whole schema, whose texts keep one column or one index a line.
@@ -92,13 +103,16 @@ fn expected(schema: &str, prefix: &str) -> Vec<Expected> {
             continue;
         }
         let Some(table) = tables.last_mut() else { continue };
+        let part = |name: &str, kind: &str| Part {
+            name: name.to_owned(),
+            kind: short_type(kind),
+            collation: after("COLLATE").unwrap_or_default().to_owned(),
+            definition: words.join(" ").trim_end_matches(',').to_owned(),
+        };
         match words.as_slice() {
-            ["PRIMARY", "KEY", ..] => table.indexes.push("PRIMARY".to_owned()),
-            ["KEY", name, ..] | ["UNIQUE", "KEY", name, ..] => table.indexes.push((*name).to_owned()),
-            [name, kind, ..] if !line.starts_with(')') && !line.starts_with("--") => {
-                let collation = after("COLLATE").unwrap_or_default().to_owned();
-                table.columns.push(((*name).to_owned(), short_type(kind), collation));
-            }
+            ["PRIMARY", "KEY", ..] => table.indexes.push(part("PRIMARY", "")),
+            ["KEY", name, ..] | ["UNIQUE", "KEY", name, ..] => table.indexes.push(part(name, "")),
+            [name, kind, ..] if !line.starts_with(')') && !line.starts_with("--") => table.columns.push(part(name, kind)),
             _ => {}
         }
     }
@@ -142,32 +156,33 @@ async fn form(look: &mut Look<'_>) -> Result<()> {
             );
         }
         let found = mine(&columns);
-        for (name, kind, collation) in &table.columns {
-            let row = found.iter().find(|row| row.text(1).is_ok_and(|found| found.eq_ignore_ascii_case(name)));
+        for part in &table.columns {
+            let row = found.iter().find(|row| row.text(1).is_ok_and(|name| name.eq_ignore_ascii_case(&part.name)));
             let is = row.and_then(|row| Some((short_type(&row.text(2).ok()?), row.text(3).ok()?)));
-            let is_as_made = is.as_ref().is_some_and(|is| is.0 == *kind && is.1 == *collation);
-            if is_as_made {
+            // Words of an ENUM are in the database's own character set, whichever that is.
+            let is_as_made = |is: &(String, String)| {
+                is.0 == part.kind && (is.1 == part.collation || part.collation.is_empty() && part.kind.starts_with("enum"))
+            };
+            if is.as_ref().is_some_and(is_as_made) {
                 continue;
             }
+            let how = if is.is_some() { "MODIFY" } else { "ADD COLUMN" };
             let is = is.map_or("missing".to_owned(), |is| format!("{} {}", is.0, is.1).trim().to_owned());
-            let made = format!("{kind} {collation}");
+            let made = format!("{} {}", part.kind, part.collation);
+            let subject = format!("{}.{}", table.name, part.name);
             look.find(
-                Finding::warning(
-                    "own-table-changed",
-                    format!("{}.{name}", table.name),
-                    format!("the column is {is}; it was made {}", made.trim()),
-                )
-                .so("keys that differ in case or accents may become one, texts may be cut, or claims fail")
-                .mend("ALTER TABLE to the column in rowclaim migrate --print"),
+                Finding::warning("own-table-changed", subject, format!("the column is {is}; it was made {}", made.trim()))
+                    .so("keys that differ in case or accents may become one, texts may be cut, or claims fail")
+                    .mend(format!("ALTER TABLE {quoted} {how} {}", part.definition)),
             );
         }
         let found = mine(&indexes);
-        for name in &table.indexes {
-            if !found.iter().any(|row| row.text(1).is_ok_and(|found| found.eq_ignore_ascii_case(name))) {
+        for part in &table.indexes {
+            if !found.iter().any(|row| row.text(1).is_ok_and(|name| name.eq_ignore_ascii_case(&part.name))) {
                 look.find(
-                    Finding::fault("own-index-missing", &table.name, format!("the index {name} is missing"))
+                    Finding::fault("own-index-missing", &table.name, format!("the index {} is missing", part.name))
                         .so("statements that name it fail, and others read the whole table")
-                        .mend("ALTER TABLE to the index in rowclaim migrate --print"),
+                        .mend(format!("ALTER TABLE {quoted} ADD {}", part.definition)),
                 );
             }
         }
@@ -201,12 +216,13 @@ mod tests {
         let tables = expected(Flavor::MySql.schema(), "x_");
         assert!(tables.len() >= 4);
         let jobs = tables.iter().find(|table| table.name == "x_jobs").unwrap();
-        assert_eq!(jobs.indexes, ["PRIMARY", "unique_key", "pick"]);
-        let column = |name: &str| jobs.columns.iter().find(|column| column.0 == name).unwrap();
-        assert_eq!(column("payload").1, "longtext");
-        assert_eq!(column("payload").2, "utf8mb4_bin");
-        assert_eq!(column("state").1, "enum('ready','claimed','done','dead','cancelled')");
-        assert!(jobs.columns.iter().all(|(_, kind, _)| kind.starts_with(char::is_lowercase)), "{jobs:?}");
+        let names: Vec<&str> = jobs.indexes.iter().map(|index| index.name.as_str()).collect();
+        assert_eq!(names, ["PRIMARY", "unique_key", "pick"]);
+        assert_eq!(jobs.indexes[2].definition, "KEY pick (queue, priority, ready_at)");
+        let column = |name: &str| jobs.columns.iter().find(|column| column.name == name).unwrap();
+        assert_eq!((column("payload").kind.as_str(), column("payload").collation.as_str()), ("longtext", "utf8mb4_bin"));
+        assert_eq!(column("state").kind, "enum('ready','claimed','done','dead','cancelled')");
+        assert_eq!(column("queue").definition, "queue VARBINARY(64) NOT NULL");
         assert_eq!(short_type("BIGINT(20)"), "bigint");
         assert_eq!(short_type("DATETIME(6)"), "datetime(6)");
     }

@@ -3,7 +3,7 @@
 use super::Finding;
 use super::look::{Look, Settings};
 use super::replication;
-use crate::config::ClaimShape;
+use crate::config::{ClaimShape, Target};
 use crate::dialect::{doctor as dialect, rows as mapped};
 use crate::error::Result;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -13,15 +13,20 @@ const SERVER: &str = "server";
 const PACKET: usize = 4 << 20;
 
 pub(super) async fn look(look: &mut Look<'_>) -> Result<()> {
+    let settings = look.settings(dialect::VARIABLES).await?;
     let version = look.session.info().version.clone();
-    look.find(Finding::note("server", SERVER, version));
+    let place = match &look.shared.config.target {
+        // It shows itself without the password.
+        Target::MySql(target) => format!(", {target:?}"),
+        Target::Sqlite(_) => String::new(),
+    };
+    look.find(Finding::note("server", SERVER, format!("{version}, {}{place}", settings.text("version_comment"))));
     if let Some(row) = look.see(dialect::ACCOUNT, vec![]).await?.first() {
         let account = row.text(0)?;
         let (user, host) = account.rsplit_once('@').unwrap_or((&account, "%"));
         look.account = format!("'{user}'@'{host}'");
     }
     shape(look).await?;
-    let settings = look.settings(dialect::VARIABLES).await?;
     let session = look.settings(dialect::SESSION_VARIABLES).await?;
     let status = look.settings(dialect::STATUS).await?;
     replication::look(look, &settings, &session, &status).await?;

@@ -12,7 +12,11 @@ const SERVER: &str = "server";
 
 pub(super) async fn look(look: &mut Look<'_>) -> Result<()> {
     let version = look.session.info().version.clone();
-    look.find(Finding::note("server", SERVER, version));
+    let place = match &look.shared.config.target {
+        Target::Sqlite(Some(path)) => path.display().to_string(),
+        _ => "in memory".to_owned(),
+    };
+    look.find(Finding::note("server", SERVER, format!("{version}, {place}")));
     look.find(Finding::note("claim-shape", SERVER, "a claim has the whole database to itself"));
     let [journal, synchronous] = dialect::SQLITE_PRAGMAS;
     let is_file = !matches!(look.shared.config.target, Target::Sqlite(None));

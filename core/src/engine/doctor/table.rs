@@ -85,6 +85,7 @@ fn fit(look: &mut Look<'_>, wanted: &DoctorTable, name: TableName, mut layout: L
             Some(column) if is_token => ("token-unfit", format!("{shown}.{}", column.name)),
             _ => ("mapping-unfit", shown.clone()),
         };
+        let message = if is_token { message.trim_start_matches("token: ") } else { message };
         let mut finding = Finding::fault(code, subject, message).so(lost);
         finding.fix = mend;
         look.find(finding);

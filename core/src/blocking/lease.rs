@@ -1,0 +1,109 @@
+//! A lease in its holder's hands. Dropped, it is given back; in a forked child it is the parent's and left alone.
+
+use super::registry::Local;
+use super::wait::sleep;
+use crate::engine::lease::{Acquired, Busy, LeaseRequest, LeaseState};
+use crate::error::{Error, ErrorKind, Result};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use uuid::Uuid;
+
+/// The longest pause between two looks at a lease that is held.
+const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+
+/// The answer to [`super::Engine::lease`].
+pub enum Leased {
+    /// It is ours.
+    Acquired(Lease),
+    /// Somebody else holds it.
+    Busy(Busy),
+}
+
+/// A lease that is held; renewed in the background until it is released or dropped.
+pub struct Lease {
+    local: Arc<Local>,
+    state: Arc<LeaseState>,
+}
+
+pub(super) fn acquire(local: &Arc<Local>, request: &LeaseRequest) -> Result<Leased> {
+    let until = Instant::now().checked_add(request.wait);
+    let mut pause = Duration::from_millis(20);
+    loop {
+        let busy = match local.wait(local.engine.acquire(request))? {
+            Acquired::Lease(state) => return Ok(Leased::Acquired(Lease { local: Arc::clone(local), state })),
+            Acquired::Busy(busy) => busy,
+        };
+        let left = until.map_or(Duration::MAX, |until| until.saturating_duration_since(Instant::now()));
+        if left.is_zero() {
+            return Ok(Leased::Busy(busy));
+        }
+        // Who waits together does not ask together.
+        let jittered = pause.mul_f64(0.5 + fastrand::f64() / 2.0);
+        if !sleep(jittered.min(left), || false) {
+            return Err(Error::new(ErrorKind::Interrupted, "the wait was interrupted").during("lease"));
+        }
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+impl Lease {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.state.name
+    }
+
+    /// The token of this holding: 128 random bits.
+    pub fn token(&self) -> Uuid {
+        self.state.owner
+    }
+
+    /// A number above that of every earlier holder; for writes that late holders must not make.
+    pub fn fence(&self) -> i64 {
+        self.state.fence
+    }
+
+    /// True once a renewal was refused, or after it was released: somebody else may hold it now.
+    pub fn is_lost(&self) -> bool {
+        self.state.is_lost()
+    }
+
+    /// For how long it is surely held from now on; zero when lost.
+    pub fn valid_for(&self) -> Duration {
+        self.state.valid_for()
+    }
+
+    /// Renews it now; false when it is lost.
+    ///
+    /// # Errors
+    /// `Invalid` after a fork or close; `Unavailable`: it stays valid for [`Lease::valid_for`].
+    pub fn renew(&self) -> Result<bool> {
+        self.local.wait(self.local.engine.renew_lease(&self.state))
+    }
+
+    /// Gives it back; false when it was lost before. Giving back twice is allowed.
+    ///
+    /// # Errors
+    /// `Invalid` after a fork or close; `Unavailable`: it ends by itself then.
+    pub fn release(&self) -> Result<bool> {
+        if self.is_lost() {
+            return Ok(false);
+        }
+        if let Some(background) = self.local.engine.shared.background.get() {
+            background.forget_lease(&self.state);
+        }
+        self.local.wait(self.local.engine.release_lease(&self.state))
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if self.local.engine.shared.is_foreign() {
+            // The parent's: not a byte on its sockets.
+            std::mem::forget(Arc::clone(&self.local));
+            return;
+        }
+        if let Err(error) = self.release() {
+            log::warn!("{error}");
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! Leases by name: one holder at a time by the database's clock, and a fence that only grows.
+
+use conformance::{Db, every_database, wait_until};
+use rowclaim::blocking::{Engine, Lease, Leased};
+use rowclaim::faults::Fault;
+use rowclaim::{Busy, ErrorKind, LeaseRequest};
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+const LONG: Duration = Duration::from_secs(60);
+
+fn taken(engine: &Engine, name: &str) -> Lease {
+    match engine.lease(&LeaseRequest::new(name, LONG)).unwrap() {
+        Leased::Acquired(lease) => lease,
+        Leased::Busy(busy) => panic!("{busy:?}"),
+    }
+}
+
+fn busy(engine: &Engine, name: &str) -> Busy {
+    match engine.lease(&LeaseRequest::new(name, LONG)).unwrap() {
+        Leased::Acquired(_) => panic!("acquired"),
+        Leased::Busy(busy) => busy,
+    }
+}
+
+fn expire(db: &Db) {
+    let past = if db.is_sqlite() { "0" } else { "'2000-01-01'" };
+    db.raw().run(&format!("UPDATE {{leases}} SET lease_until = {past}"));
+}
+
+every_database! {
+    // 5, 42, 43, 74, 146
+    fn one_holds_it_and_a_late_one_changes_nothing("heartbeat=0&worker=first", db) {
+        let second = db.another("heartbeat=0");
+        let late = taken(&db.engine, "nightly");
+        let told = busy(&second, "nightly");
+        assert_eq!(told.holder, "first");
+        assert!(told.until > rowclaim::Timestamp(0));
+        drop(taken(&second, "other"));
+        drop(taken(&second, "nightlY"));
+        expire(db);
+        let owner = taken(&second, "nightly");
+        assert!(owner.fence() > late.fence());
+        assert_ne!(owner.token(), late.token());
+        assert!(!late.renew().unwrap());
+        assert!(late.is_lost());
+        assert!(late.valid_for().is_zero());
+        assert!(!late.release().unwrap());
+        assert_eq!(busy(&db.engine, "nightly").until > told.until, true);
+        assert!(owner.renew().unwrap());
+        assert!(owner.release().unwrap());
+        assert!(!owner.release().unwrap());
+        let next = taken(&db.engine, "nightly");
+        assert!(next.fence() > owner.fence());
+        assert_eq!(db.engine.leases(10).unwrap().iter().filter(|lease| lease.is_held).count(), 1);
+    }
+
+    fn a_lease_that_is_dropped_is_given_back(db) {
+        drop(taken(&db.engine, "a"));
+        drop(taken(&db.another(""), "a"));
+    }
+
+    fn a_lapsed_lease_that_nobody_took_is_renewed("heartbeat=0", db) {
+        let lease = taken(&db.engine, "a");
+        expire(db);
+        assert!(lease.renew().unwrap());
+        busy(&db.another(""), "a");
+    }
+
+    // 37
+    fn the_heartbeat_keeps_it(db) {
+        let Leased::Acquired(lease) = db.engine.lease(&LeaseRequest::new("a", Duration::from_secs(1))).unwrap() else { panic!() };
+        std::thread::sleep(Duration::from_millis(2_500));
+        busy(&db.another(""), "a");
+        assert!(!lease.valid_for().is_zero());
+        drop(lease);
+        drop(taken(&db.another(""), "a"));
+    }
+
+    fn whoever_waits_gets_it_when_it_is_free("heartbeat=0", db) {
+        let lease = taken(&db.engine, "a");
+        let second = db.another("heartbeat=0");
+        let request = LeaseRequest { wait: Duration::from_millis(300), ..LeaseRequest::new("a", LONG) };
+        let since = Instant::now();
+        assert!(matches!(second.lease(&request).unwrap(), Leased::Busy(_)));
+        assert!((290..3_000).contains(&since.elapsed().as_millis()), "{:?}", since.elapsed());
+        std::thread::scope(|scope| {
+            let request = LeaseRequest { wait: LONG, ..request };
+            let waiting = scope.spawn(move || matches!(second.lease(&request).unwrap(), Leased::Acquired(_)));
+            std::thread::sleep(Duration::from_millis(200));
+            lease.release().unwrap();
+            assert!(waiting.join().unwrap());
+        });
+    }
+
+    fn a_deleted_row_is_put_back_and_the_fence_still_grows("heartbeat=0", db) {
+        let lease = taken(&db.engine, "a");
+        db.raw().run("DELETE FROM {leases}");
+        assert!(lease.renew().unwrap());
+        busy(&db.another("heartbeat=0"), "a");
+        db.raw().run("DELETE FROM {leases}");
+        let other = taken(&db.another("heartbeat=0"), "a");
+        assert!(other.fence() > lease.fence());
+        assert!(!lease.renew().unwrap());
+    }
+
+    // 23, 43: at no time two holders.
+    fn many_at_once_are_one_at_a_time("", db) {
+        let (inside, most, times) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                let engine = db.another("");
+                scope.spawn(|| {
+                    let engine = engine;
+                    let until = Instant::now() + Duration::from_secs(2);
+                    while Instant::now() < until {
+                        let request = LeaseRequest { wait: Duration::from_millis(100), ..LeaseRequest::new("one", LONG) };
+                        if let Leased::Acquired(lease) = engine.lease(&request).unwrap() {
+                            most.fetch_max(inside.fetch_add(1, SeqCst) + 1, SeqCst);
+                            times.fetch_add(1, SeqCst);
+                            inside.fetch_sub(1, SeqCst);
+                            assert!(lease.release().unwrap());
+                        }
+                    }
+                });
+            }
+        });
+        assert_eq!(most.load(SeqCst), 1);
+        assert!(times.load(SeqCst) > 10, "{times:?}");
+    }
+
+    // 67: only a holder means busy.
+    fn what_is_wrong_is_no_busy("heartbeat=0", db) {
+        for (name, lease, says) in [("", LONG, "1 to 191 bytes"), (&"n".repeat(192), LONG, "1 to 191 bytes"), ("a", Duration::ZERO, "lease must be")] {
+            let error = db.engine.lease(&LeaseRequest::new(name, lease)).err().unwrap();
+            assert_eq!(error.kind(), ErrorKind::Invalid);
+            assert!(error.to_string().contains(says), "{error}");
+        }
+        db.raw().run("DROP TABLE {leases}");
+        let since = Instant::now();
+        assert_eq!(db.engine.lease(&LeaseRequest::new("a", LONG)).err().unwrap().kind(), ErrorKind::Schema);
+        assert!(since.elapsed() < Duration::from_secs(1));
+    }
+
+    fn a_fault_at_any_statement_leaves_one_holder("heartbeat=0", db) {
+        for fault in [Fault::Deadlock, Fault::LockWait, Fault::LostBefore, Fault::LostAfter] {
+            for skip in 0..3 {
+                for name in ["fresh", "again"] {
+                    let name = if name == "fresh" { format!("{fault:?}{skip}") } else { name.to_owned() };
+                    db.faults.order("leases", fault, skip, 1);
+                    let lease = taken(&db.engine, &name);
+                    let told = busy(&db.another("heartbeat=0"), &name);
+                    assert!(lease.renew().unwrap(), "{fault:?} at {skip}: {told:?}");
+                    assert!(lease.release().unwrap(), "{fault:?} at {skip}");
+                    while db.faults.left() > 0 {
+                        db.engine.leases(1).unwrap();
+                    }
+                }
+            }
+        }
+        wait_until("all are free", || db.engine.leases(100).unwrap().iter().all(|lease| !lease.is_held));
+    }
+}
