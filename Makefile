@@ -14,7 +14,7 @@ DB       ?=
 export ROWCLAIM_PHP_EXTENSION := $(BIN)/librowclaim_php.so
 export ROWCLAIM_PYTHON := $(VENV)/bin/python
 
-.PHONY: help setup mysql build demo test race schemas bench lint clean
+.PHONY: help setup mysql build demo test race doctor-check schemas bench lint clean
 
 help: ## what can be done
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -49,6 +49,10 @@ race: mysql ## 16 processes on one queue, then 200 kills, on every database
 
 schemas: build ## four batch jobs of the field, written by hand and then on Rowclaim, with accidents
 	$(SERVERS) --db mariadb -- $(VENV)/bin/python tests/schemas/run.py
+
+doctor-check: setup ## ten planted faults, each of which `rowclaim doctor` must name, and a healthy set-up without an alarm
+	$(CARGO) build --profile $(PROFILE) -p rowclaim-console -p conformance --bins
+	$(SERVERS) --db mariadb -- $(BIN)/doctor_check
 
 bench: setup ## figures beside their floor, on a private MariaDB
 	$(CARGO) build --release -p bench -p rowclaim-php

@@ -107,7 +107,8 @@ fn registered(dsn: &str) -> Result<Vec<(String, Mapping)>, Fault> {
     let reader = rowclaim::blocking::Engine::connect(&connect::with_options(dsn, &[("migrate", "never")]))?;
     let records = match reader.tables() {
         Ok(records) => records,
-        Err(error) if error.kind() == ErrorKind::Unavailable => return Err(error.into()),
+        // With a code the server has answered, and the doctor will say what is wrong with it.
+        Err(error) if error.kind() == ErrorKind::Unavailable && error.server_code().is_none() => return Err(error.into()),
         Err(_) => Vec::new(),
     };
     let mut newest: Vec<(String, Mapping)> = Vec::new();

@@ -31,6 +31,7 @@ mod value;
 
 pub use claim::{ClaimRequest, Finish, MAX_LIMIT, Outcome};
 pub use config::{ClaimShape, Config};
+pub use engine::guard::GuardedWrite;
 pub use engine::lease::{Busy, LeaseRecord, LeaseRequest};
 pub use engine::table::{MappedTable, TableRecord};
 pub use engine::{

@@ -20,6 +20,7 @@ pub use work::{Handled, Summary, WorkRequest};
 
 use crate::claim::ClaimRequest;
 use crate::config::Config;
+use crate::engine::guard::GuardedWrite;
 use crate::engine::lease::{LeaseRecord, LeaseRequest};
 use crate::engine::table::TableRecord;
 use crate::engine::{
@@ -191,6 +192,24 @@ impl Engine {
     pub fn leases(&self, limit: usize) -> Result<Vec<LeaseRecord>> {
         let local = self.local()?;
         local.wait(local.engine.leases(limit))
+    }
+
+    /// See [`crate::Engine::guard`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn guard(&self, write: &GuardedWrite) -> Result<bool> {
+        let local = self.local()?;
+        local.wait(local.engine.guard(write))
+    }
+
+    /// See [`crate::Engine::plan_guard`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn plan_guard(&self, write: &GuardedWrite) -> Result<PlannedStatement> {
+        let local = self.local()?;
+        local.wait(local.engine.plan_guard(write))
     }
 
     /// See [`crate::Engine::recover`].

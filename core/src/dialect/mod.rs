@@ -5,6 +5,7 @@
 
 pub(crate) mod codes;
 pub(crate) mod doctor;
+pub(crate) mod guard;
 mod mysql;
 pub(crate) mod rows;
 mod sqlite;

@@ -10,6 +10,7 @@ mod create;
 mod doctor;
 mod finish;
 pub(crate) mod group;
+pub(crate) mod guard;
 mod jobs;
 pub(crate) mod lease;
 mod migrate;
@@ -34,6 +35,8 @@ use crate::config::{ClaimShape, Config};
 use crate::dialect::Statements;
 use crate::driver::{Driver, Session};
 use crate::error::{Error, ErrorKind, Result};
+use crate::plan::table::TableName;
+use crate::plan::table::layout::Layout;
 use claim::Lanes;
 use rowclaim_migrations::{Flavor, Names};
 use std::collections::HashMap;
@@ -60,6 +63,8 @@ pub(crate) struct Shared {
     shape: OnceCell<ClaimShape>,
     /// Mapped tables in use, by name and mapping.
     pub(crate) tables: Mutex<HashMap<String, Arc<table::Mapped>>>,
+    /// Tables that fenced writes went to.
+    layouts: Mutex<HashMap<TableName, Arc<Layout>>>,
     pub(crate) lanes: Mutex<Lanes>,
     /// On CLOCK_BOOTTIME: when expired claims were last looked for.
     pub(crate) swept_at: AtomicI64,
@@ -92,6 +97,7 @@ impl Engine {
             statements: OnceCell::new(),
             shape: OnceCell::new(),
             tables: Mutex::default(),
+            layouts: Mutex::default(),
             lanes: Mutex::default(),
             swept_at: AtomicI64::new(0),
             background: OnceLock::new(),

@@ -3,6 +3,7 @@
 pub(crate) mod claim;
 pub(crate) mod create;
 pub(crate) mod finish;
+pub(crate) mod guard;
 pub(crate) mod ids;
 pub(crate) mod jobs;
 pub(crate) mod keys;

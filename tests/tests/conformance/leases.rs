@@ -1,9 +1,10 @@
 //! Leases by name: one holder at a time by the database's clock, and a fence that only grows.
 
+use conformance::tables::UserTable;
 use conformance::{Db, every_database, wait_until};
 use rowclaim::blocking::{Engine, Lease, Leased};
 use rowclaim::faults::Fault;
-use rowclaim::{Busy, ErrorKind, LeaseRequest};
+use rowclaim::{Busy, ErrorKind, GuardedWrite, LeaseRequest, Value};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
@@ -46,7 +47,7 @@ every_database! {
         assert!(late.is_lost());
         assert!(late.valid_for().is_zero());
         assert!(!late.release().unwrap());
-        assert_eq!(busy(&db.engine, "nightly").until > told.until, true);
+        assert!(busy(&db.engine, "nightly").until > told.until);
         assert!(owner.renew().unwrap());
         assert!(owner.release().unwrap());
         assert!(!owner.release().unwrap());
@@ -159,5 +160,72 @@ every_database! {
             }
         }
         wait_until("all are free", || db.engine.leases(100).unwrap().iter().all(|lease| !lease.is_held));
+    }
+
+    // 27: a write with an older fence changes nothing, whoever is late.
+    fn a_late_holder_cannot_write_past_the_fence("heartbeat=0", db) {
+        let columns = "day VARCHAR(10) NOT NULL, shop INT NOT NULL, total INT NULL, note VARCHAR(20) NULL, fence BIGINT NULL, \
+            PRIMARY KEY (day, shop)";
+        let reports = UserTable::new(db, "reports", columns);
+        reports.run("INSERT INTO {t} (day, shop, total) VALUES ('old', 1, 5)");
+        let write = |day: &str, total: i64, fence: i64| GuardedWrite {
+            table: reports.name.clone(),
+            key: vec![("day".into(), Value::Text(day.into())), ("shop".into(), Value::Int(1))],
+            set: vec![("total".into(), Value::Int(total)), ("note".into(), Value::Text(format!("by {fence}")))],
+            fence_column: "fence".into(),
+            fence,
+        };
+        let late = taken(&db.engine, "report");
+        expire(db);
+        let owner = taken(&db.another("heartbeat=0"), "report");
+        for day in ["old", "new"] {
+            assert!(db.engine.guard(&write(day, 1, owner.fence())).unwrap(), "an older row, or none");
+            assert!(!db.engine.guard(&write(day, 2, late.fence())).unwrap());
+            assert!(db.engine.guard(&write(day, 3, owner.fence())).unwrap(), "the same holder again");
+            assert!(db.engine.guard(&write(day, 3, owner.fence())).unwrap(), "the same write again");
+        }
+        assert_eq!(reports.number("SELECT SUM(total) FROM {t}"), 6);
+        assert_eq!(reports.number(&format!("SELECT COUNT(*) FROM {{t}} WHERE fence = {}", owner.fence())), 2);
+        let planned = db.engine.plan_guard(&write("old", 9, late.fence())).unwrap();
+        assert_eq!((planned.sql.matches('?').count(), planned.bindings.len()), (6, 6));
+        let wrong = |change: &dyn Fn(&mut GuardedWrite), says: &str| {
+            let mut write = write("old", 1, owner.fence());
+            change(&mut write);
+            let error = db.engine.guard(&write).unwrap_err();
+            assert!(error.to_string().contains(says), "{error}\nnot: {says}");
+        };
+        wrong(&|w| w.table = "nowhere".into(), "there is no table nowhere");
+        wrong(&|w| w.key.truncate(1), "(day) is no primary or unique key");
+        wrong(&|w| w.set[0].0 = "x; DROP TABLE y".into(), "has no column");
+        wrong(&|w| w.set[0].1 = Value::Text("1 OR 1".into()), "column total takes a whole number");
+        wrong(&|w| w.set[0].0 = "fence".into(), "is the key's or the fence's");
+        wrong(&|w| w.set.clear(), "there is nothing to write");
+        wrong(&|w| w.fence_column = "note".into(), "is no whole number");
+    }
+
+    // 1,000 late writes from many hands: none is accepted.
+    fn no_late_write_of_a_thousand_is_accepted("heartbeat=0", db) {
+        let table = UserTable::new(db, "state", "id INT NOT NULL PRIMARY KEY, value INT NOT NULL, fence BIGINT NOT NULL");
+        let write = |value: i64, fence: i64| GuardedWrite {
+            table: table.name.clone(),
+            key: vec![("id".into(), Value::Int(1))],
+            set: vec![("value".into(), Value::Int(value))],
+            fence_column: "fence".into(),
+            fence,
+        };
+        assert!(db.engine.guard(&write(0, 1_000)).unwrap());
+        let accepted: usize = std::thread::scope(|scope| {
+            let writers: Vec<_> = (0..4)
+                .map(|part| {
+                    let (engine, write) = (db.another("heartbeat=0"), &write);
+                    scope.spawn(move || (0..250).filter(|n| engine.guard(&write(-1, part * 250 + n)).unwrap()).count())
+                })
+                .collect();
+            for fence in 1_001..1_050 {
+                assert!(db.engine.guard(&write(fence, fence)).unwrap());
+            }
+            writers.into_iter().map(|writer| writer.join().unwrap()).sum()
+        });
+        assert_eq!((accepted, table.number("SELECT value FROM {t}")), (0, 1_049));
     }
 }

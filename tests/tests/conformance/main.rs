@@ -5,6 +5,7 @@ mod claim;
 mod crashes;
 mod create;
 mod cursor;
+mod doctor;
 mod faults;
 mod finish;
 mod heartbeat;

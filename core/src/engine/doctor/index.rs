@@ -78,7 +78,7 @@ pub(super) fn any_value(column: &Column) -> Value {
     }
 }
 
-pub(super) async fn look(look: &mut Look<'_>, rows: &Rows<'_>, search: &Search) -> Result<()> {
+pub(super) async fn look(look: &mut Look<'_>, rows: &Rows<'_>, search: &Search, is_innodb: bool) -> Result<()> {
     let table = rows.table;
     let subject = table.name.shown();
     let mut plans = Vec::new();
@@ -91,7 +91,7 @@ pub(super) async fn look(look: &mut Look<'_>, rows: &Rows<'_>, search: &Search) 
     let shown: Vec<String> = plans.iter().map(|plan| plan.shown.clone()).collect();
     let shown = if shown.is_empty() { String::new() } else { format!(" (EXPLAIN: {})", shown.join("; ")) };
     let is_small = matches!(look.ask(&rows.key_at(SMALL)).await?, Ok((_, found)) if found.is_empty());
-    let locked = locks::of_a_claim(look, rows, search).await?;
+    let locked = if is_innodb { locks::of_a_claim(look, rows, search).await? } else { None };
     let wish = Wish::of(table, search);
     let analyze = format!("ANALYZE TABLE {}", table.name.quoted(table.flavor));
     let has_many_locks = locked.is_some_and(Locks::is_too_many);
@@ -112,7 +112,7 @@ pub(super) async fn look(look: &mut Look<'_>, rows: &Rows<'_>, search: &Search) 
         };
         let locks = locked.map_or(String::new(), |locks| format!("; {} rows lock {}", locks.taken, locks.locked));
         look.find(Finding::note("claim-plan", &subject, format!("{how}{locks}{shown}")));
-        let strays = |plan: &&Plan| !is_small && !has_many_locks && plan.rows >= SMALL && (plan.is_scan || plan.sorts);
+        let strays = |plan: &&Plan| is_innodb && !is_small && !has_many_locks && plan.rows >= SMALL && (plan.is_scan || plan.sorts);
         if let Some(plan) = plans.iter().find(strays) {
             look.find(
                 Finding::warning("claim-sorts", &subject, format!("the server does not follow the index: {}", plan.shown))

@@ -3,7 +3,7 @@
 //! Workers meanwhile step over its rows, as over those of any other claim.
 
 use super::index::LIMIT;
-use super::look::Look;
+use super::look::{Look, answered};
 use crate::config::ClaimShape;
 use crate::dialect::doctor as dialect;
 use crate::dialect::rows::Rows;
@@ -43,7 +43,9 @@ pub(super) async fn of_a_claim(look: &mut Look<'_>, rows: &Rows<'_>, search: &Se
     }
     for _ in 0..TRIES {
         look.see(dialect::SETTLE, vec![]).await?;
-        look.session.begin().await?;
+        if answered(look.session.begin().await)?.is_err() {
+            return Ok(None);
+        }
         let locks = lock(look, rows, search).await;
         look.session.rollback().await?;
         let Some(locks) = locks? else { return Ok(None) };

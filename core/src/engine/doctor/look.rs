@@ -40,15 +40,7 @@ impl<'a> Look<'a> {
 
     /// Runs a statement; what the server refused is an answer, a lost connection is an error.
     pub(super) async fn ask(&mut self, statement: &Statement) -> Result<std::result::Result<(Vec<String>, Vec<Row>), Error>> {
-        match self.session.query_typed(statement).await {
-            Ok(answer) => Ok(Ok(answer)),
-            // A server that answers with a code is there, whatever it thinks of the statement.
-            Err(error) if error.drops_connection() && error.server_code().is_none() => Err(error),
-            Err(error) => {
-                log::debug!("left out: {error}");
-                Ok(Err(error))
-            }
-        }
+        answered(self.session.query_typed(statement).await)
     }
 
     /// The rows of a statement; none where the server does not know it.
@@ -122,6 +114,19 @@ impl Settings {
         let mut pairs: Vec<String> = self.0.iter().map(|(name, value)| format!("{name}={value}")).collect();
         pairs.sort();
         pairs.join(" ")
+    }
+}
+
+/// What the server refused is an answer; a lost connection stays an error.
+pub(super) fn answered<T>(result: Result<T>) -> Result<std::result::Result<T, Error>> {
+    match result {
+        Ok(answer) => Ok(Ok(answer)),
+        // A server that answers with a code is there, whatever it thinks of the statement.
+        Err(error) if error.drops_connection() && error.server_code().is_none() => Err(error),
+        Err(error) => {
+            log::debug!("left out: {error}");
+            Ok(Err(error))
+        }
     }
 }
 

@@ -90,6 +90,10 @@ impl Engine {
                 }
                 Flavor::Sqlite => sqlite::look(&mut look).await?,
             }
+            if look.has_found(&["galera-not-ready"]) {
+                // Such a node answers nothing else.
+                return Ok(look.end());
+            }
             if own::look(&mut look).await? {
                 claims::look(&mut look).await?;
             }

@@ -31,7 +31,8 @@ async fn version(look: &mut Look<'_>) -> Result<bool> {
             look.find(rights_missing(look, &subject, "SELECT, INSERT, UPDATE, DELETE", error.message()));
             return Ok(false);
         }
-        Err(_) => 0,
+        Err(error) if error.kind() == ErrorKind::Schema => 0,
+        Err(_) => return Ok(false),
     };
     if found == newest {
         return Ok(true);

@@ -1,7 +1,7 @@
 //! The server as a whole: version, claim shape, settings, clock.
 
 use super::Finding;
-use super::look::{Look, Settings};
+use super::look::{Look, Settings, answered};
 use super::replication;
 use crate::config::{ClaimShape, Target};
 use crate::dialect::{doctor as dialect, rows as mapped};
@@ -26,10 +26,10 @@ pub(super) async fn look(look: &mut Look<'_>) -> Result<()> {
         let (user, host) = account.rsplit_once('@').unwrap_or((&account, "%"));
         look.account = format!("'{user}'@'{host}'");
     }
-    shape(look).await?;
     let session = look.settings(dialect::SESSION_VARIABLES).await?;
     let status = look.settings(dialect::STATUS).await?;
     replication::look(look, &settings, &session, &status).await?;
+    shape(look).await?;
     durability(look, &settings);
     sessions(look, &settings);
     connections(look, &settings, &session, &status);
@@ -41,7 +41,8 @@ pub(super) async fn look(look: &mut Look<'_>) -> Result<()> {
 async fn shape(look: &mut Look<'_>) -> Result<()> {
     let is_forced = look.shared.config.shape.is_some();
     let why = if is_forced { "because shape= says so" } else { "because the server can" };
-    let finding = match look.shared.shape(look.session).await? {
+    let Ok(shape) = answered(look.shared.shape(look.session).await)? else { return Ok(()) };
+    let finding = match shape {
         ClaimShape::SkipLocked => {
             Finding::note("claim-shape", SERVER, format!("claims step over rows that others hold (SKIP LOCKED), {why}"))
         }
@@ -148,7 +149,7 @@ fn packet(look: &mut Look<'_>) {
 pub(super) async fn clock(look: &mut Look<'_>) -> Result<()> {
     let here = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let before = here();
-    let rows = look.session.query(&mapped::clock(look.shared.flavor())).await?;
+    let Ok(rows) = answered(look.session.query(&mapped::clock(look.shared.flavor())).await)? else { return Ok(()) };
     let after = here();
     let Some(there) = rows.first().and_then(|row| row.time(0).ok()) else { return Ok(()) };
     let there = Duration::from_micros(u64::try_from(there.0).unwrap_or(0));

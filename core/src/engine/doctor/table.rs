@@ -1,6 +1,6 @@
 //! One mapped table: whether the mapping fits, and what is missing in it. Rows, indexes and locks are looked at next door.
 
-use super::look::Look;
+use super::look::{Look, answered};
 use super::own::rights_missing;
 use super::{DoctorTable, Finding, claims, contents, index};
 use crate::dialect::doctor as dialect;
@@ -24,22 +24,23 @@ pub(super) async fn look(look: &mut Look<'_>, wanted: &DoctorTable) -> Result<()
             return Ok(());
         }
     };
-    let layout = match read_layout(look.shared, look.session, &name).await {
+    let layout = match answered(read_layout(look.shared, look.session, &name).await)? {
         Ok(layout) => layout,
-        Err(error) if error.drops_connection() && error.server_code().is_none() => return Err(error),
         Err(error) => {
             let message = format!("the table cannot be looked at: {}", error.message());
             look.find(Finding::fault("mapping-unfit", &wanted.name, message).so("the table cannot be claimed from"));
             return Ok(());
         }
     };
+    // What an engine without row locks makes of an index says nothing about InnoDB.
+    let is_innodb = layout.engine.is_empty() || layout.engine.eq_ignore_ascii_case("innodb");
     let Some(table) = fit(look, wanted, name, layout) else { return Ok(()) };
     columns(look, &table);
     triggers(look, &table).await?;
-    let rows = statements_of(look.shared, look.session, &table).await?;
+    let Ok(rows) = answered(statements_of(look.shared, look.session, &table).await)? else { return Ok(()) };
     let Some(search) = index::search(look, &rows, wanted).await? else { return Ok(()) };
     rights(look, &rows, &search).await?;
-    index::look(look, &rows, &search).await?;
+    index::look(look, &rows, &search, is_innodb).await?;
     contents::look(look, &rows).await?;
     if table.mapping.registry {
         claims::of_table(look, &table).await?;
