@@ -11,9 +11,9 @@ Each page has a scratch folder and a database of its own. A block is run by its 
 
 In the guides each PHP and Python block that is run is followed by what it prints, so that none passes by printing
 nothing. A block that cannot be run has the line `*Not run by the tests: …*` above it; there may be few of them. The
-blocks of docs/zh are those of docs/en, byte for byte. The two make commands are not run again from inside of
-themselves: their targets are asked for by `make -n`. Installing lines run for real and once, with the quick build
-profile and the shared build folder.
+blocks of docs/zh are those of docs/en, byte for byte. Commands of the console in the text have to be ones that it has.
+The two make commands are not run again from inside of themselves: their targets are asked for by `make -n`. Installing
+lines run for real and once, with the quick build profile and the shared build folder.
 
     tests/readme.py [--no-install] [PAGE …]
 """
@@ -25,10 +25,12 @@ import dataclasses
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
+import uuid
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -44,6 +46,7 @@ RUN_HERE = {"php", "python", "sh", "sql", "crontab"}
 LANGUAGES = RUN_HERE | {"rust", "json", "ini", "text"}
 MOST_NOT_RUN = 3
 FENCE = re.compile(r"^```(\w+)(?: (\S+))?$")
+COMMAND = re.compile(r"`(rowclaim [^`\n]+)`")
 NOT_RUN = re.compile(r"^\*Not run by the tests: .+\*$")
 INSTALLS = ("pip install ./py-ext", "cd php-ext")
 QUICK = {"ROWCLAIM_PROFILE": "fast", "CARGO_TARGET_DIR": str(TARGET), "MATURIN_PEP517_ARGS": "--profile fast"}
@@ -94,7 +97,7 @@ def parse(page: Path) -> list[Block]:
         if inside is None and line.startswith("```"):
             fence = FENCE.match(line)
             if fence is None or fence[1] not in LANGUAGES:
-                raise Failed(f"line {number}: a block has no language, or one that nothing runs: {line}")
+                raise Failed(f"{page.name}:{number}: a block has no language, or one that nothing runs: {line}")
             is_run = not (since and NOT_RUN.match(since[-1]))
             blocks.append(Block(number, fence[1], fence[2], "", is_run))
             is_answer = fence[1] == "text" and len(blocks) > 1 and len(since) <= 1
@@ -109,7 +112,7 @@ def parse(page: Path) -> list[Block]:
         elif line.strip():
             since.append(line)
     if inside is not None:
-        raise Failed("the last block does not end")
+        raise Failed(f"{page.name}: the last block does not end")
     return blocks
 
 
@@ -209,6 +212,7 @@ class Runner:
         """Takes the blocks of a page in order; the first that fails ends the run."""
         blocks = parse(page)
         shown = page.relative_to(ROOT)
+        check_commands(page)
         with tempfile.TemporaryDirectory(prefix="rowclaim-page-") as name:
             site = Site(Path(name), number)
             try:
@@ -278,6 +282,14 @@ class Runner:
         return ""
 
 
+def check_commands(page: Path) -> None:
+    """Asks the console for the help of each command that the text of a page names, with its arguments."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    for command in sorted(set(COMMAND.findall(text))):
+        words = shlex.split(command.replace("TOKEN", str(uuid.UUID(int=0))))[1:]
+        run([str(TARGET / "fast" / "rowclaim"), *words, "--help"], ROOT, dict(os.environ))
+
+
 def compare_languages() -> None:
     """The blocks of the translated guides are those of the English ones, and there is one for each."""
     names = sorted(page.name for page in GUIDES.glob("*.md"))
@@ -285,6 +297,7 @@ def compare_languages() -> None:
     if names != translated:
         raise Failed(f"docs/en has {names}, docs/zh has {translated}")
     for name in names:
+        check_commands(TRANSLATED / name)
         english, chinese = ([(b.language, b.name, b.code) for b in parse(folder / name)] for folder in (GUIDES, TRANSLATED))
         for one, other in zip(english, chinese):
             if one != other:

@@ -3,9 +3,9 @@
 use crate::config::Config;
 use crate::fault::{Fault, Outcome};
 use crate::json::{self, DoctorView};
-use crate::{connect, screen, span};
+use crate::{connect, mapped, screen, span};
 use clap::Args;
-use rowclaim::{DoctorRequest, DoctorTable, ErrorKind, Finding, Mapping, Severity};
+use rowclaim::{DoctorRequest, DoctorTable, Finding, Severity};
 use std::io;
 use std::time::Duration;
 
@@ -84,49 +84,20 @@ impl Doctor {
     /// The tables of the configuration file, then those of the registry that it does not name.
     fn tables(&self, dsn: &str, config: Config) -> Result<Vec<DoctorTable>, Fault> {
         let mut tables = config.tables;
-        for (name, mapping) in registered(dsn)? {
+        // Without making tables: whether they are there is for the doctor to say.
+        let reader = rowclaim::blocking::Engine::connect(&connect::with_options(dsn, &[("migrate", "never")]))?;
+        for (name, mapping) in mapped::registered(&reader)? {
             if tables.iter().all(|(known, _)| *known != name) {
                 tables.push((name, mapping));
             }
         }
         if let Some(missing) = self.table.iter().find(|wanted| tables.iter().all(|(name, _)| name != *wanted)) {
-            let message = format!(
-                "table {missing} is not mapped: the configuration file does not name it, and nothing was claimed from it"
-            );
-            return Err(Fault::Other { kind: ErrorKind::NotFound, message });
+            return Err(mapped::unmapped(missing));
         }
         tables.retain(|(name, _)| self.table.is_empty() || self.table.contains(name));
         let table = |(name, mapping)| DoctorTable { name, mapping, filters: self.filters.clone() };
         Ok(tables.into_iter().map(table).collect())
     }
-}
-
-/// The newest mapping of each table that claims were made from. None where the own tables are not what they should be:
-/// that is for the doctor to say, and no tables are made here.
-fn registered(dsn: &str) -> Result<Vec<(String, Mapping)>, Fault> {
-    let reader = rowclaim::blocking::Engine::connect(&connect::with_options(dsn, &[("migrate", "never")]))?;
-    let records = match reader.tables() {
-        Ok(records) => records,
-        // With a code the server has answered, and the doctor will say what is wrong with it.
-        Err(error) if error.kind() == ErrorKind::Unavailable && error.server_code().is_none() => return Err(error.into()),
-        Err(_) => Vec::new(),
-    };
-    let mut newest: Vec<(String, Mapping)> = Vec::new();
-    // By name, then by age.
-    for record in records {
-        let mapping = match Mapping::from_json(&record.mapping) {
-            Ok(mapping) => mapping,
-            Err(error) => {
-                log::warn!("the recorded mapping {} of {} cannot be read: {error}", record.id, record.name);
-                continue;
-            }
-        };
-        match newest.last_mut().filter(|last| last.0 == record.name) {
-            Some(last) => last.1 = mapping,
-            None => newest.push((record.name, mapping)),
-        }
-    }
-    Ok(newest)
 }
 
 /// Where the text of a finding begins.

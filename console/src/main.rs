@@ -4,6 +4,7 @@
 //! and text on stdout), [`json`] (the same for programs), [`progress`] (bars on stderr). No command knows SQL: all
 //! go through `rowclaim::blocking::Engine`.
 
+mod claims;
 mod config;
 mod connect;
 mod create;
@@ -12,13 +13,16 @@ mod doctor;
 mod fault;
 mod jobs;
 mod json;
+mod mapped;
 mod migrate;
 mod progress;
 mod prune;
 mod recover;
+mod rows;
 mod screen;
 mod span;
 mod stats;
+mod tables;
 
 use clap::{Parser, Subcommand};
 use config::Config;
@@ -51,6 +55,10 @@ Examples:
   rowclaim jobs list --state dead --queue mail       who waits for a person
   rowclaim jobs show 4711                            one job with its failed attempts
   rowclaim jobs retry --dead --queue mail            put them all back
+  rowclaim tables                                    which of your own tables are mapped, and how
+  rowclaim rows list xxx_task_target --status 1      rows of a mapped table
+  rowclaim claims show 4711                          which rows a claim took, and how each ended
+  rowclaim recover --table xxx_task_target           take back what other code has left behind
   rowclaim prune --older-than 7d                     delete what ended over a week ago
   rowclaim demo                                      a bulk send with accidents, accounted for
 
@@ -89,6 +97,12 @@ enum Command {
     #[command(subcommand)]
     Jobs(jobs::Jobs),
     Create(create::Create),
+    Tables(tables::Tables),
+    #[command(subcommand)]
+    Rows(rows::Rows),
+    #[command(subcommand)]
+    Claims(claims::Claims),
+    Release(claims::Release),
     Recover(recover::Recover),
     Prune(prune::Prune),
     Demo(demo::Demo),
@@ -123,12 +137,21 @@ fn refuse(error: &clap::Error) -> ExitCode {
     ExitCode::from(if error.use_stderr() { fault::USAGE } else { fault::OK })
 }
 
+/// The commands that look at mapped tables.
+fn reads_file(command: &Command) -> bool {
+    match command {
+        Command::Doctor(_) | Command::Tables(_) | Command::Rows(_) | Command::Release(_) => true,
+        Command::Recover(command) => command.reads_file(),
+        _ => false,
+    }
+}
+
 fn run(console: &Console) -> Outcome {
     let dsn = console.dsn.as_deref();
     // A broken file in the current folder is nothing to a command that does not need it, and the demo runs on a database
     // of its own unless it is told otherwise on the command line.
     let is_demo = matches!(console.command, Command::Demo(_) | Command::DemoWorker);
-    let needs_file = !is_demo && (dsn.is_none() || console.config.is_some() || matches!(console.command, Command::Doctor(_)));
+    let needs_file = !is_demo && (dsn.is_none() || console.config.is_some() || reads_file(&console.command));
     let config = if needs_file { Config::load(console.config.as_deref())? } else { Config::default() };
     let named = config.dsn.clone();
     let dsn = dsn.or(named.as_deref());
@@ -138,7 +161,11 @@ fn run(console: &Console) -> Outcome {
         Command::Stats(command) => command.run(dsn),
         Command::Jobs(command) => command.run(dsn),
         Command::Create(command) => command.run(dsn),
-        Command::Recover(command) => command.run(dsn),
+        Command::Tables(command) => command.run(dsn, config),
+        Command::Rows(command) => command.run(dsn, config),
+        Command::Claims(command) => command.run(dsn),
+        Command::Release(command) => command.run(dsn, config),
+        Command::Recover(command) => command.run(dsn, config),
         Command::Prune(command) => command.run(dsn),
         Command::Demo(command) => command.run(dsn),
         Command::DemoWorker => demo::rust_worker::run(dsn),

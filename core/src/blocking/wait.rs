@@ -2,6 +2,8 @@
 
 use super::registry::Local;
 use crate::background::unwritten;
+use crate::engine::Claimed;
+use crate::engine::ahead::{Ahead, Progress};
 use crate::error::{Error, ErrorKind, Result};
 use std::sync::OnceLock;
 use std::sync::mpsc::RecvTimeoutError;
@@ -43,6 +45,18 @@ impl Local {
                 // Dropping the work closes its connection: the server rolls an open transaction back.
                 Err(_) if !go_on() => return Err(interrupted()),
                 Err(_) => {}
+            }
+        }
+    }
+
+    /// Waits for a claim that the background thread makes; makes it here when the thread could not.
+    pub(super) fn claimed_ahead(&self, ahead: Ahead) -> Result<Option<Claimed>> {
+        loop {
+            match ahead.progress(SLICE) {
+                Progress::Taken(taken) => return Ok(taken),
+                Progress::Failed => return self.wait(self.engine.claim_again(ahead)),
+                Progress::Awaited if !go_on() => return Err(interrupted()),
+                Progress::Awaited => {}
             }
         }
     }

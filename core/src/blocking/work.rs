@@ -138,7 +138,7 @@ impl Source for Queues<'_> {
     }
 
     fn claimed_ahead(&self, next: Next) -> Result<Claim> {
-        let claimed = next.local.wait(next.local.engine.claimed_ahead(next.ahead))?;
+        let claimed = next.local.claimed_ahead(next.ahead)?;
         Ok(Claim::new(next.local, claimed))
     }
 }

@@ -15,7 +15,7 @@ use crate::plan::finish::Held;
 use crate::plan::ids::Ids;
 use crate::time::boottime;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
 /// What the thread is asked for.
@@ -36,6 +36,27 @@ pub(crate) struct Ahead {
     answer: Receiver<Option<Taken>>,
 }
 
+/// How far a claim on its way has come.
+pub(crate) enum Progress {
+    /// Not answered yet.
+    Awaited,
+    /// The answer.
+    Taken(Taken),
+    /// The thread could not: [`Engine::claim_again`].
+    Failed,
+}
+
+impl Ahead {
+    /// Waits for the answer, `limit` at most.
+    pub(crate) fn progress(&self, limit: Duration) -> Progress {
+        match self.answer.recv_timeout(limit) {
+            Ok(Some(taken)) => Progress::Taken(taken),
+            Err(RecvTimeoutError::Timeout) => Progress::Awaited,
+            Ok(None) | Err(RecvTimeoutError::Disconnected) => Progress::Failed,
+        }
+    }
+}
+
 impl Engine {
     /// Has the background thread make a claim. The request must have been checked.
     ///
@@ -49,16 +70,12 @@ impl Engine {
         Ok(Ahead { request, claim, answer: receiver })
     }
 
-    /// Waits for a claim made ahead; made again here when the thread could not.
+    /// Makes a claim that was ordered again: what the thread sent may have arrived.
     ///
     /// # Errors
     /// As [`Engine::claim`].
-    pub(crate) async fn claimed_ahead(&self, ahead: Ahead) -> Result<Taken> {
-        // The thread answers within its statement timeout, or its end closes the channel.
-        match ahead.answer.recv() {
-            Ok(Some(taken)) => Ok(taken),
-            _ => self.claim_as(&ahead.request, &ahead.claim, true).await,
-        }
+    pub(crate) async fn claim_again(&self, ahead: Ahead) -> Result<Taken> {
+        self.claim_as(&ahead.request, &ahead.claim, true).await
     }
 }
 

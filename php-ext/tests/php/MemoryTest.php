@@ -3,7 +3,7 @@
 declare(strict_types=1);
 
 /** A long-running worker does not grow. */
-final class MemoryTest extends RowclaimTestCase
+final class MemoryTest extends TableTestCase
 {
     public function test_twenty_thousand_jobs_leave_no_memory_behind(): void
     {
@@ -43,6 +43,33 @@ final class MemoryTest extends RowclaimTestCase
             };
             $round(); $php = memory_get_usage();
             $round(); echo memory_get_usage() - $php;', [$place, (string) json_encode($options)]);
+        self::assertSame([0, ''], [$exit, $errors]);
+        self::assertLessThan(1024, (int) $out, 'bytes of PHP');
+    }
+
+    public function test_rows_of_a_user_s_table_leave_no_memory_behind(): void
+    {
+        $this->open('sqlite:', ['heartbeat' => false]);
+        $this->targets(100);
+        [$exit, $out, $errors] = $this->script('
+            $t = Engine::connect($argv[1], json_decode($argv[2], true))->table($argv[3], json_decode($argv[4], true));
+            $round = function (int $times) use ($t) {
+                for ($n = 0; $n < $times; $n++) {
+                    $claim = $t->claim(where: ["task_id" => [1, 2], "deleted_at" => null], order: ["-id"]);
+                    foreach ($claim as $row) {
+                        $all = $row->toArray();
+                        foreach ($row as $column => $value) { $row[$column] === $all[$column] || exit(9); }
+                        try { $row["nothing"]; } catch (Rowclaim\Exception\InvalidException $x) { unset($x); }
+                        $row->key % 20 || $row->release();
+                    }
+                    $t->takeBack() === 95 || exit(8);
+                    count($t->rows(limit: 10)) === 10 && json_encode($t->row(1)) && print_r($t->row(2), true) || exit(7);
+                    try { $claim->complete(set: ["note" => []]); } catch (TypeError $x) { unset($x); }
+                    unset($claim, $row, $all);
+                }
+            };
+            $round(20); $php = memory_get_usage();
+            $round(60); echo memory_get_usage() - $php;', [$this->dsn, (string) json_encode($this->options), $this->name, (string) json_encode(['attempts' => null, 'max_attempts' => null] + self::MAPPING)]);
         self::assertSame([0, ''], [$exit, $errors]);
         self::assertLessThan(1024, (int) $out, 'bytes of PHP');
     }

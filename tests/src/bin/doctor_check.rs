@@ -78,7 +78,9 @@ impl Check {
         raw.run(&format!("DROP VIEW IF EXISTS {TABLE}"));
         raw.run(&format!("DROP TABLE IF EXISTS {TABLE}, {TABLE}_base"));
         raw.run(&format!("CREATE TABLE {TABLE} ({COLUMNS}) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4"));
-        raw.run(&format!("INSERT INTO {TABLE} (task_id, openid, status) SELECT 42, seq, IF(seq > 2500, 0, 2) FROM seq_1_to_5000"));
+        raw.run(&format!(
+            "INSERT INTO {TABLE} (task_id, openid, status) SELECT 42, seq, IF(seq > 2500, 0, 2) FROM seq_1_to_5000"
+        ));
         raw.rows(&format!("ANALYZE TABLE {TABLE}"));
     }
 

@@ -2,7 +2,7 @@
 
 use conformance::raw::Raw;
 use conformance::tables::UserTable;
-use conformance::{Db, Kind, every_database};
+use conformance::{Db, Kind, every_database, wait_until};
 use rowclaim::blocking::Engine;
 use rowclaim::faults::Fault;
 use rowclaim::{Config, DoctorRequest, DoctorTable, Finding, Mapping, RowClaimRequest, Severity};
@@ -137,6 +137,26 @@ every_database! {
     }
 }
 
+every_database! {
+    fn leases_that_are_shorter_than_the_work_are_named("heartbeat=0", db) {
+        let table = healthy(db, 60);
+        let mapped = db.engine.table(&table.name, &Mapping::from_json(MAPPING).unwrap()).unwrap();
+        for _ in 0..25 {
+            mapped.claim(&RowClaimRequest::new(1)).unwrap().complete_all().unwrap();
+        }
+        db.engine.flush().unwrap();
+        let is_closed = "SELECT COUNT(*) FROM {claims} WHERE state = 'closed'";
+        wait_until("all claims are closed", || db.number(is_closed) == 25);
+        assert!(codes(&db.engine, &request(&table)).is_empty());
+        // As if each had run for twenty minutes.
+        let later = if db.is_sqlite() { "claimed_at + 1200000000" } else { "claimed_at + INTERVAL 20 MINUTE" };
+        db.raw().run(&format!("UPDATE {{claims}} SET closed_at = {later}"));
+        assert_eq!(codes(&db.engine, &request(&table)), ["lease-short", "recover-after-short"]);
+        db.raw().run("UPDATE {claims} SET state = 'expired' WHERE id % 2 = 0");
+        assert!(codes(&db.engine, &request(&table)).contains(&"claims-expire"));
+    }
+}
+
 /// An account that may only read and write the rows of one test.
 fn limited(db: &Db, rights: &str, tables: &[&str]) -> (Engine, String) {
     let user = format!("{}plain", db.prefix);
@@ -175,14 +195,20 @@ fn without_rights_it_says_less_and_never_fails() {
         let (engine, user) = limited(&db, "SELECT", &own);
         let findings = engine.doctor(&request(&table)).unwrap();
         let lacking: Vec<&str> = serious(&findings).iter().map(|finding| finding.subject.as_str()).collect();
-        assert!(lacking.contains(&table.name.as_str()) && serious(&findings).iter().all(|f| f.code == "rights-missing"), "{findings:#?}");
+        assert!(
+            lacking.contains(&table.name.as_str()) && serious(&findings).iter().all(|f| f.code == "rights-missing"),
+            "{findings:#?}"
+        );
         engine.close(Duration::from_secs(1)).unwrap();
         drop_user(&mut db.raw(), &user);
 
         // A right on one table that has nothing to do with it.
         let (engine, user) = limited(&db, "INSERT", &own[..1]);
         let findings = engine.doctor(&request(&table)).unwrap();
-        assert!(has(&findings, Severity::Fault, "table-missing") || has(&findings, Severity::Fault, "mapping-unfit"), "{findings:#?}");
+        assert!(
+            has(&findings, Severity::Fault, "table-missing") || has(&findings, Severity::Fault, "mapping-unfit"),
+            "{findings:#?}"
+        );
         engine.close(Duration::from_secs(1)).unwrap();
         drop_user(&mut db.raw(), &user);
     }

@@ -279,7 +279,7 @@ impl Rows<'_> {
 
 /// A text as a column can keep it: cut to its characters, and without those its character set lacks.
 fn fitting(text: &str, column: &Column) -> String {
-    let Kind::Text { chars, charset } = &column.kind else { return text.to_owned() };
+    let Kind::Text { chars, in_bytes, charset } = &column.kind else { return text.to_owned() };
     let limit = usize::try_from(*chars).unwrap_or(usize::MAX);
     let widest = match charset.as_str() {
         "utf8mb3" | "utf8" | "ucs2" => '\u{ffff}',
@@ -288,5 +288,10 @@ fn fitting(text: &str, column: &Column) -> String {
         _ => char::MAX,
     };
     let kept = |letter: char| if letter == '\0' || letter > widest { '?' } else { letter };
-    text.chars().map(kept).take(limit).collect()
+    let mut length = 0;
+    let fits = |letter: &char| {
+        length += if *in_bytes { letter.len_utf8() } else { 1 };
+        length <= limit
+    };
+    text.chars().map(kept).take_while(fits).collect()
 }

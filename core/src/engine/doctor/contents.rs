@@ -189,10 +189,12 @@ async fn held(look: &mut Look<'_>, rows: &Rows<'_>, windows: &[Window]) -> Resul
             keys(&stuck)
         );
         let finding = Finding::warning("stuck-rows", &subject, message);
+        let recover = format!("rowclaim recover --table {subject}");
         look.find(if table.mapping.recover_after.is_some() || table.lease_until.is_some() {
-            finding.so("they wait until a worker claims from this table, or somebody recovers it").mend("recover() on the table")
+            finding.so("they wait until a worker claims from this table, or somebody recovers it").mend(recover)
         } else {
-            finding.so("nobody takes them back: they stay for ever").mend("recover_after in the mapping (with claimed_at)")
+            let mend = format!("recover_after in the mapping (with claimed_at), then {recover}");
+            finding.so("nobody takes them back: they stay for ever").mend(mend)
         });
     }
     if !others.is_empty() {

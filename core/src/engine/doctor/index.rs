@@ -112,7 +112,8 @@ pub(super) async fn look(look: &mut Look<'_>, rows: &Rows<'_>, search: &Search, 
         };
         let locks = locked.map_or(String::new(), |locks| format!("; {} rows lock {}", locks.taken, locks.locked));
         look.find(Finding::note("claim-plan", &subject, format!("{how}{locks}{shown}")));
-        let strays = |plan: &&Plan| is_innodb && !is_small && !has_many_locks && plan.rows >= SMALL && (plan.is_scan || plan.sorts);
+        let strays =
+            |plan: &&Plan| is_innodb && !is_small && !has_many_locks && plan.rows >= SMALL && (plan.is_scan || plan.sorts);
         if let Some(plan) = plans.iter().find(strays) {
             look.find(
                 Finding::warning("claim-sorts", &subject, format!("the server does not follow the index: {}", plan.shown))

@@ -91,7 +91,7 @@ fn fit(look: &mut Look<'_>, wanted: &DoctorTable, name: TableName, mut layout: L
         finding.fix = mend;
         look.find(finding);
         let column = token.filter(|_| is_token)?;
-        column.kind = Kind::Text { chars: 36, charset: String::new() };
+        column.kind = Kind::Text { chars: 36, in_bytes: false, charset: String::new() };
         column.is_nullable = true;
     }
     None

@@ -91,7 +91,8 @@ impl MappedTable {
         .await
     }
 
-    /// Puts failed rows back with all their attempts: those of `keys`, or up to `limit` for which `filters` hold. How many.
+    /// Puts failed rows back with all their attempts: those of `keys`, or up to `limit` (1 to 10,000) for which `filters` hold.
+    /// How many.
     ///
     /// # Errors
     /// `Invalid` for a wrong filter or key, or a mapping without `failed`; `Config`, `Schema`, `Unavailable`.
@@ -121,6 +122,9 @@ impl MappedTable {
     ) -> Result<u64> {
         if keys.is_some() && *filters != Filters::none() {
             return Err(Error::invalid("rows are chosen by keys or by where, not by both").during(operation));
+        }
+        if keys.is_none() && !(1..=10_000).contains(&limit) {
+            return Err(Error::invalid(format!("limit must be from 1 to 10000, not {limit}")).during(operation));
         }
         self.run(operation, async |shared, session, table, _| {
             let from = from(table)?;

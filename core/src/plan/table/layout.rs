@@ -27,7 +27,9 @@ pub(crate) enum Kind {
     /// FLOAT, DOUBLE, DECIMAL.
     Number,
     Text {
+        /// How much it holds: characters, or bytes where TEXT columns count those.
         chars: u64,
+        in_bytes: bool,
         charset: String,
     },
     /// ENUM.
@@ -96,9 +98,7 @@ pub(crate) fn mysql_column(row: &Row) -> Result<Column> {
         "bigint" => int(64),
         "float" | "double" | "decimal" => Kind::Number,
         "char" | "varchar" | "tinytext" | "text" | "mediumtext" | "longtext" => {
-            // TEXT columns count bytes.
-            let widest = if data.ends_with("text") && charset().starts_with("utf8mb4") { 4 } else { 1 };
-            Kind::Text { chars: length() / widest, charset: charset() }
+            Kind::Text { chars: length(), in_bytes: data.ends_with("text"), charset: charset() }
         }
         // MariaDB's own types for identifiers.
         "uuid" => Kind::Other(data),
@@ -143,10 +143,12 @@ pub(crate) fn sqlite_column(row: &Row) -> Result<Column> {
     let has = |word: &str| declared.contains(word);
     let kind = if has("INT") || has("BOOL") {
         Kind::Int { min: i64::MIN, max: i64::MAX as u64 }
+    } else if declared == "TIME" {
+        Kind::Other("time".to_owned())
     } else if has("DATE") || has("TIME") {
         Kind::DateTime { digits: 0 }
     } else if has("CHAR") || has("CLOB") || has("TEXT") || has("JSON") || has("UUID") {
-        Kind::Text { chars: u64::MAX, charset: String::new() }
+        Kind::Text { chars: u64::MAX, in_bytes: false, charset: String::new() }
     } else if has("BLOB") || has("BINARY") {
         Kind::Bytes { length: u64::MAX, is_fixed: false }
     } else if has("REAL") || has("FLOA") || has("DOUB") || has("NUM") || has("DEC") {
@@ -199,10 +201,12 @@ impl Column {
                 Ok(Value::Decimal(text.clone()))
             }
             (_, Kind::Number) => Err(wrong("a number")),
-            (_, Kind::Text { chars, .. }) => {
+            (_, Kind::Text { chars, in_bytes, .. }) => {
                 let text = text_of(value).ok_or_else(|| wrong("text"))?;
-                if text.chars().count() as u64 > *chars {
-                    return Err(wrong(&format!("at most {chars} characters")));
+                let length = if *in_bytes { text.len() } else { text.chars().count() };
+                if length as u64 > *chars {
+                    let what = if *in_bytes { "bytes" } else { "characters" };
+                    return Err(wrong(&format!("at most {chars} {what}")));
                 }
                 Ok(Value::Text(text))
             }
@@ -325,7 +329,7 @@ mod tests {
             let error = fit(&tiny, wrong.clone()).unwrap_err().to_string();
             assert!(error.contains("column c takes"), "{wrong:?}: {error}");
         }
-        let word = column(Kind::Text { chars: 3, charset: "utf8mb4".into() });
+        let word = column(Kind::Text { chars: 3, in_bytes: false, charset: "utf8mb4".into() });
         assert_eq!(fit(&word, Value::Int(5)).unwrap(), text("5"));
         assert_eq!(fit(&word, text("äöü")).unwrap(), text("äöü"));
         assert!(fit(&word, text("long")).is_err());
