@@ -14,6 +14,8 @@ pub struct Report {
 pub enum Target {
     AtLeast(f64),
     AtMost(f64),
+    /// Whatever it is.
+    Any,
 }
 
 /// The measured side and its counterpart, a value for each pair of rounds.
@@ -56,6 +58,7 @@ impl Report {
         let (wanted, is_met) = match target {
             Target::AtLeast(bound) => (format!(">= {bound}"), ratio >= bound),
             Target::AtMost(bound) => (format!("<= {bound}"), ratio <= bound),
+            Target::Any => ("none".to_owned(), true),
         };
         let (ours, theirs) = (median(pairs.ours), median(pairs.counterpart));
         let spread = match (ratios.iter().copied().reduce(f64::min), ratios.iter().copied().reduce(f64::max)) {

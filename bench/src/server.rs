@@ -90,7 +90,9 @@ impl Server {
 
     /// Drops what [`Server::make_tables`] made.
     pub fn drop_tables(&mut self, prefix: &str) -> Result<()> {
-        self.run(&format!("DROP TABLE IF EXISTS {prefix}jobs, {prefix}claims, {prefix}attempts, {prefix}schema"))
+        self.run(&format!(
+            "DROP TABLE IF EXISTS {prefix}jobs, {prefix}claims, {prefix}attempts, {prefix}tables, {prefix}leases, {prefix}schema"
+        ))
     }
 
     /// Empties the tables.

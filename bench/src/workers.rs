@@ -5,7 +5,7 @@
 
 use crate::floor::Floor;
 use crate::server::cpu_of;
-use crate::{Result, ours};
+use crate::{Result, mapped, ours};
 use rowclaim::blocking::Engine;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -150,6 +150,11 @@ pub fn serve(arguments: &[String]) -> Result<()> {
         "engine" => {
             let engine = ready_engine(dsn)?;
             rounds(|| Ok(ours::work_off(&engine, batch)?.to_string()))
+        }
+        kind if kind.starts_with("mapped:") => {
+            let engine = ready_engine(dsn)?;
+            let table = engine.table(kind.trim_start_matches("mapped:"), &mapped::mapping()?)?;
+            rounds(|| Ok(mapped::work_off(&table, &engine, batch)?.to_string()))
         }
         "work" => {
             let engine = ready_engine(dsn)?;

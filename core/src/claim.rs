@@ -110,6 +110,17 @@ pub enum Outcome {
     },
 }
 
+impl Outcome {
+    /// The verb that brings it about.
+    pub(crate) fn verb(&self) -> &'static str {
+        match self {
+            Outcome::Complete | Outcome::CompleteWith { .. } => "complete",
+            Outcome::Fail { .. } => "fail",
+            Outcome::Release { .. } => "release",
+        }
+    }
+}
+
 /// The answer to a finish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finish {

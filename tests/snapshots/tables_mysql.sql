@@ -18,7 +18,7 @@ SELECT `id`, `status` = ?, `status` = ?, `status` = ?, `status` = ?, `cron_token
 
 SELECT EXISTS (SELECT 1 FROM `targets` WHERE `status` = ? AND `task_id` = ?) OR EXISTS (SELECT 1 FROM `targets` WHERE `status` = ? AND `task_id` = ?)
 
-UPDATE `targets` SET `status` = ?, `cron_token` = NULL, `send_at` = NULL, `lease_until` = NULL, `locked_by` = NULL, `available_at` = UTC_TIMESTAMP(0) + INTERVAL 28800 SECOND + INTERVAL ? MICROSECOND, `finished_at` = NULL WHERE (`id` IN (?)) AND `status` = ? AND `task_id` = ?
+UPDATE `targets` SET `status` = ?, `cron_token` = NULL, `send_at` = NULL, `lease_until` = NULL, `locked_by` = NULL, `finished_at` = NULL WHERE (`id` IN (?)) AND `status` = ? AND `task_id` = ?
 
 UPDATE `targets` SET `status` = ?, `error` = ?, `finished_at` = UTC_TIMESTAMP(0) + INTERVAL 28800 SECOND + INTERVAL ? MICROSECOND WHERE (`id` IN (?)) AND `status` = ? AND `task_id` = ?
 
@@ -32,9 +32,9 @@ UPDATE `targets` SET `status` = ?, `cron_token` = NULL, `send_at` = NULL, `lease
 
 -- an index that holds status and time
 
-SELECT `id`, 0, 9223372036854775807, 0 FROM `targets` FORCE INDEX (`due`) WHERE `status` = ? AND `available_at` IS NULL ORDER BY `available_at`, `id` LIMIT ? FOR UPDATE SKIP LOCKED
+SELECT `id`, 0, 9223372036854775807, 0, `id` FROM `targets` FORCE INDEX (`due`) WHERE `status` = ? AND `available_at` IS NULL ORDER BY `available_at`, `id` LIMIT ? FOR UPDATE SKIP LOCKED
 
-SELECT `id`, 0, 9223372036854775807, 0 FROM `targets` FORCE INDEX (`due`) WHERE `status` = ? AND `available_at` > '1970-01-02 00:00:00' AND `available_at` <= UTC_TIMESTAMP(0) + INTERVAL 28800 SECOND + INTERVAL ? MICROSECOND ORDER BY `available_at`, `id` LIMIT ? FOR UPDATE SKIP LOCKED
+SELECT `id`, 0, 9223372036854775807, 0, `available_at` FROM `targets` FORCE INDEX (`due`) WHERE `status` = ? AND `available_at` > '1970-01-02 00:00:00' AND `available_at` <= UTC_TIMESTAMP(0) + INTERVAL 28800 SECOND + INTERVAL ? MICROSECOND ORDER BY `available_at`, `id` LIMIT ? FOR UPDATE SKIP LOCKED
 
 UPDATE `targets` SET `status` = ?, `cron_token` = ? WHERE (`id` IN (?)) AND `status` = ? AND (`available_at` IS NULL OR `available_at` > '1970-01-02 00:00:00' AND `available_at` <= UTC_TIMESTAMP(0) + INTERVAL 28800 SECOND + INTERVAL ? MICROSECOND)
 
@@ -52,7 +52,7 @@ SELECT `id`, `status` = ?, `status` = ?, `status` = ?, `status` = ?, `cron_token
 
 SELECT EXISTS (SELECT 1 FROM `targets` WHERE `status` = ?) OR EXISTS (SELECT 1 FROM `targets` WHERE `status` = ?)
 
-UPDATE `targets` SET `status` = ?, `cron_token` = NULL, `available_at` = UTC_TIMESTAMP(0) + INTERVAL 28800 SECOND + INTERVAL ? MICROSECOND WHERE (`id` IN (?)) AND `status` = ?
+UPDATE `targets` SET `status` = ?, `cron_token` = NULL WHERE (`id` IN (?)) AND `status` = ?
 
 UPDATE `targets` SET `status` = ? WHERE (`id` IN (?)) AND `status` = ?
 

@@ -18,7 +18,7 @@ SELECT "id", "status" = ?, "status" = ?, "status" = ?, "status" = ?, "cron_token
 
 SELECT EXISTS (SELECT 1 FROM "targets" WHERE "status" = ? AND "task_id" = ?) OR EXISTS (SELECT 1 FROM "targets" WHERE "status" = ? AND "task_id" = ?)
 
-UPDATE "targets" SET "status" = ?, "cron_token" = NULL, "send_at" = NULL, "lease_until" = NULL, "locked_by" = NULL, "available_at" = strftime('%Y-%m-%d %H:%M:%S', 'now', '28800 seconds', (? / 1000000) || ' seconds'), "finished_at" = NULL WHERE ("id" IN (?)) AND "status" = ? AND "task_id" = ?
+UPDATE "targets" SET "status" = ?, "cron_token" = NULL, "send_at" = NULL, "lease_until" = NULL, "locked_by" = NULL, "finished_at" = NULL WHERE ("id" IN (?)) AND "status" = ? AND "task_id" = ?
 
 UPDATE "targets" SET "status" = ?, "error" = ?, "finished_at" = strftime('%Y-%m-%d %H:%M:%S', 'now', '28800 seconds', (? / 1000000) || ' seconds') WHERE ("id" IN (?)) AND "status" = ? AND "task_id" = ?
 
@@ -50,7 +50,7 @@ SELECT "id", "status" = ?, "status" = ?, "status" = ?, "status" = ?, "cron_token
 
 SELECT EXISTS (SELECT 1 FROM "targets" WHERE "status" = ?) OR EXISTS (SELECT 1 FROM "targets" WHERE "status" = ?)
 
-UPDATE "targets" SET "status" = ?, "cron_token" = NULL, "available_at" = strftime('%Y-%m-%d %H:%M:%S', 'now', '28800 seconds', (? / 1000000) || ' seconds') WHERE ("id" IN (?)) AND "status" = ?
+UPDATE "targets" SET "status" = ?, "cron_token" = NULL WHERE ("id" IN (?)) AND "status" = ?
 
 UPDATE "targets" SET "status" = ? WHERE ("id" IN (?)) AND "status" = ?
 

@@ -177,7 +177,9 @@ impl Owned {
     /// The outcome as it can be written, checked before it is on its way.
     fn check(&self, outcome: &Outcome) -> Result<Outcome> {
         match (&self.state.held, outcome) {
-            (HeldRows::Rows { table, .. }, _) => crate::plan::table::rows::outcome(table, outcome),
+            (HeldRows::Rows { table, .. }, _) => {
+                crate::plan::table::rows::outcome(table, outcome).map_err(|e| e.during(outcome.verb()))
+            }
             (HeldRows::Jobs, Outcome::CompleteWith { .. }) => {
                 Err(Error::invalid("a job has no columns to set and does not recur; rows of mapped tables can"))
             }

@@ -19,13 +19,8 @@ impl Engine {
     /// # Errors
     /// `Unavailable`, `Contention` when the budget ran out: nothing is known then, and the same call may be repeated.
     pub(crate) async fn finish(&self, claim: &Arc<ClaimState>, jobs: &[Held], outcome: &Outcome) -> Result<Vec<Finish>> {
-        let operation = match outcome {
-            Outcome::Complete | Outcome::CompleteWith { .. } => "complete",
-            Outcome::Fail { .. } => "fail",
-            Outcome::Release { .. } => "release",
-        };
         let answers = self
-            .run_without_tables(operation, async |shared, session, _| write(shared, session, claim, jobs, outcome).await)
+            .run_without_tables(outcome.verb(), async |shared, session, _| write(shared, session, claim, jobs, outcome).await)
             .await?;
         for answer in &answers {
             claim.tally.count(outcome, *answer);

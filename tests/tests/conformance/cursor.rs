@@ -1,5 +1,6 @@
 use conformance::every_database;
-use rowclaim::ClaimRequest;
+use conformance::tables::{TARGETS, UserTable};
+use rowclaim::{ClaimRequest, RowClaimRequest, Value};
 use std::time::{Duration, Instant};
 
 every_database! {
@@ -53,6 +54,40 @@ every_database! {
             }
             assert!(since.elapsed() < Duration::from_millis(1_600), "{:?}", since.elapsed());
             std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    // The same on mapped tables: by time, and by key where no time is mapped.
+    fn a_row_of_a_table_before_the_cursor_is_late_by_a_second_at_most("heartbeat=0", db) {
+        for (index, more) in [("status, available_at", "\"available_at\":\"available_at\",\"zone\":\"UTC\""), ("status", "")] {
+            let targets = UserTable::new(db, &format!("cursor{}", more.len()), TARGETS);
+            targets.run(&format!("CREATE INDEX {}i ON {{t}} ({index})", targets.name));
+            targets.fill(2_000);
+            targets.run("UPDATE {t} SET available_at = '2020-01-01 00:00:00'");
+            targets.run("UPDATE {t} SET status = 2 WHERE id = 1");
+            let table = targets.map(more);
+            let claim = || table.claim(&RowClaimRequest::new(20)).unwrap();
+            claim().complete_all().unwrap();
+            // The cursor stands behind the first rows now. This one lies before it.
+            targets.run("UPDATE {t} SET status = 0, cron_token = NULL, available_at = '2001-01-01 00:00:00' WHERE id = 1");
+            let since = Instant::now();
+            let mut found = None;
+            while found.is_none() && since.elapsed() < Duration::from_secs(3) {
+                let batch = claim();
+                assert_eq!(batch.len(), 20, "the table must not run dry in this test");
+                if batch.rows().iter().any(|row| row.key == Value::Int(1)) {
+                    found = Some(since.elapsed());
+                }
+                batch.complete_all().unwrap();
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            let found = found.expect("the row before the cursor was not found in three seconds");
+            assert!(found > Duration::ZERO && found <= Duration::from_millis(1_600), "{found:?}");
+            // A batch that comes up short goes back to the beginning at once, and stays in order.
+            targets.run("UPDATE {t} SET status = 2");
+            targets.run("UPDATE {t} SET status = 0, cron_token = NULL, available_at = '2002-01-01 00:00:00' WHERE id IN (2, 1990, 1991)");
+            let batch = claim();
+            assert_eq!(batch.rows().iter().map(|row| row.key.clone()).collect::<Vec<_>>(), [2, 1990, 1991].map(Value::Int));
         }
     }
 }

@@ -1,9 +1,10 @@
 //! Finding rows that wait, and handing them to a claim.
 
-use super::{Lane, Rows, Sql, fitting};
+use super::{Bound, Lane, Rows, Sql, fitting};
 use crate::config::ClaimShape;
 use crate::plan::keys::Keys;
 use crate::plan::table::access::{Access, Search};
+use crate::plan::table::layout::Column;
 use crate::value::Statement;
 use rowclaim_migrations::Flavor;
 use std::time::Duration;
@@ -39,6 +40,14 @@ impl Rows<'_> {
         sql
     }
 
+    /// The column that the rows of a lane are ordered by, where the search says nothing else.
+    fn leading(&self, lane: Lane) -> &Column {
+        match (lane, &self.table.available_at) {
+            (Lane::Due, Some(column)) => column,
+            _ => &self.table.key,
+        }
+    }
+
     /// The lanes of an index read, in the order of the rows.
     pub(crate) fn lanes(&self) -> &'static [Lane] {
         match &self.table.available_at {
@@ -50,15 +59,32 @@ impl Rows<'_> {
 
     /// Locks the first waiting rows by an index that holds them in order: n entries and n rows until COMMIT; rows others
     /// hold are stepped over.
-    pub(crate) fn pick(&self, search: &Search, index: &str, by_free_token: bool, lane: Lane, limit: usize) -> Statement {
+    ///
+    /// The last column is the one the lane is ordered by, on which `bound` lies.
+    pub(crate) fn pick(
+        &self,
+        search: &Search,
+        index: &str,
+        by_free_token: bool,
+        lane: Lane,
+        bound: Option<Bound<'_>>,
+        limit: usize,
+    ) -> Statement {
         let index = self.flavor().quote(index);
         let (hint, lock) = match self.flavor() {
             Flavor::MySql => (format!(" FORCE INDEX ({index})"), " FOR UPDATE SKIP LOCKED"),
             Flavor::Sqlite => (format!(" INDEXED BY {index}"), ""),
         };
-        let mut sql = Sql::new(format!("SELECT {} FROM {}{hint}", self.control(), self.name()));
+        let leading = self.q(self.leading(lane));
+        let mut sql = Sql::new(format!("SELECT {}, {leading} FROM {}{hint}", self.control(), self.name()));
         let found = self.search(lane, search, by_free_token);
-        sql.then((found.text, found.values)).push(&self.order_by(search)).bind(limit as i64);
+        sql.then((found.text, found.values));
+        match bound {
+            Some(Bound::From(from)) => sql.push(&format!(" AND {leading} >= ?")).bind(from.clone()),
+            Some(Bound::Until(until)) => sql.push(&format!(" AND {leading} <= ?")).bind(until.clone()),
+            None => &mut sql,
+        };
+        sql.push(&self.order_by(search)).bind(limit as i64);
         sql.push(lock);
         sql.end()
     }
@@ -142,7 +168,7 @@ impl Rows<'_> {
         match &search.access {
             Access::Candidates => vec![self.candidates(search, limit)],
             Access::Index { name, by_free_token } => {
-                self.lanes().iter().map(|lane| self.pick(search, name, *by_free_token, *lane, limit)).collect()
+                self.lanes().iter().map(|lane| self.pick(search, name, *by_free_token, *lane, None, limit)).collect()
             }
         }
     }

@@ -4,7 +4,6 @@ use super::{Back, Rows, Sql};
 use crate::plan::keys::Keys;
 use crate::plan::table::access::Condition;
 use crate::value::{Statement, Value};
-use std::time::Duration;
 
 impl Rows<'_> {
     /// Whether any row waits or is held: two index look-ups that stop at the first row.
@@ -40,7 +39,7 @@ impl Rows<'_> {
     /// Puts failed rows back with all their attempts, or takes held ones away from their owners: by key and status.
     pub(crate) fn retry(&self, keys: &Keys, from: &Value) -> Statement {
         let table = self.table;
-        let mut sql = self.back(&Back { delay: Some(Duration::ZERO), error: None, uncount: false });
+        let mut sql = self.back(&Back { delay: None, error: None, uncount: false });
         if let Some(column) = table.attempts.as_ref().filter(|_| table.failed.as_ref() == Some(from)) {
             sql.push(&format!(", {} = 0", self.q(column)));
         }

@@ -62,7 +62,7 @@ impl Sql {
 }
 
 /// Which of the waiting rows one `pick` asks for, where the time can be NULL.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Lane {
     /// No time is mapped.
     All,
@@ -70,6 +70,13 @@ pub(crate) enum Lane {
     Untimed,
     /// With a time that has come.
     Due,
+}
+
+/// A bound on the column that a lane is ordered by.
+#[derive(Clone, Debug)]
+pub(crate) enum Bound<'a> {
+    From(&'a Value),
+    Until(&'a Value),
 }
 
 /// How a row is put back to `pending`.

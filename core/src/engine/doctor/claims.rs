@@ -21,7 +21,7 @@ pub(super) async fn look(look: &mut Look<'_>) -> Result<()> {
         && let (Ok(count), Ok(age)) = (row.int(0), row.int(1))
         && count > 0
     {
-        let message = format!("{} claims ran out and nobody has taken them back, the oldest for {age} seconds", capped(count));
+        let message = format!("claims that ran out and were not taken back: {}, the oldest for {age} seconds", capped(count));
         look.find(
             Finding::warning("claims-unrecovered", format!("{prefix}claims"), message)
                 .so("their rows wait until a worker claims again, or somebody recovers")
@@ -31,7 +31,7 @@ pub(super) async fn look(look: &mut Look<'_>) -> Result<()> {
     let sql = look.shared.names.fill(texts.dead);
     if let Some(count) = one_number(&look.see(&sql, vec![]).await?).filter(|count| *count > 0) {
         look.find(
-            Finding::note("dead-jobs", format!("{prefix}jobs"), format!("{} jobs are out of attempts", capped(count)))
+            Finding::note("dead-jobs", format!("{prefix}jobs"), format!("jobs out of attempts: {}", capped(count)))
                 .so("they wait for a person")
                 .mend("rowclaim jobs list --state dead, then rowclaim jobs retry --dead"),
         );

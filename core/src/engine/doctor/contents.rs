@@ -182,12 +182,12 @@ async fn held(look: &mut Look<'_>, rows: &Rows<'_>, windows: &[Window]) -> Resul
     let (stuck, others): (Vec<_>, Vec<_>) = held.iter().partition(|(.., is_old)| *is_old);
     let subject = table.name.shown();
     if !stuck.is_empty() {
-        let message = format!(
-            "{} rows are in processing for over {} or since no known time, and no open claim holds them{sample}; keys {}",
-            capped(stuck.len() as i64),
-            shown_span(after),
-            keys(&stuck)
-        );
+        let how = match &table.lease_until {
+            Some(_) => "past their lease".to_owned(),
+            None => format!("claimed over {} ago or at no known time", shown_span(after)),
+        };
+        let count = capped(stuck.len() as i64);
+        let message = format!("held by no open claim and {how}{sample}: {count} rows; keys {}", keys(&stuck));
         let finding = Finding::warning("stuck-rows", &subject, message);
         let recover = format!("rowclaim recover --table {subject}");
         look.find(if table.mapping.recover_after.is_some() || table.lease_until.is_some() {

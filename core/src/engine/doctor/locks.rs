@@ -64,7 +64,7 @@ async fn lock(look: &mut Look<'_>, rows: &Rows<'_>, search: &Search) -> Result<O
         Access::Index { name, by_free_token } => {
             for lane in rows.lanes() {
                 if taken < LIMIT {
-                    taken += answer(look, &rows.pick(search, name, *by_free_token, *lane, LIMIT - taken)).await?.len();
+                    taken += answer(look, &rows.pick(search, name, *by_free_token, *lane, None, LIMIT - taken)).await?.len();
                 }
             }
         }

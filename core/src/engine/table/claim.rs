@@ -2,10 +2,10 @@
 
 use super::{MappedTable, execute_each, is_token_update, statements_of};
 use crate::claim::{ClaimState, HeldRows};
-use crate::dialect::rows::Rows;
+use crate::dialect::rows::{Bound, Lane, Rows};
 use crate::driver::Session;
-use crate::engine::Shared;
 use crate::engine::claim::{Claimed, record_claim};
+use crate::engine::{Shared, lock};
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::claim::{self as plan, NewClaim};
 use crate::plan::keys::Keys;
@@ -14,15 +14,28 @@ use crate::plan::table::access::{Access, Search};
 use crate::plan::table::rows::{self, Candidate};
 use crate::row::{ClaimedRow, RowClaimRequest};
 use crate::time::boottime;
-use crate::value::Value;
-use std::collections::HashMap;
+use crate::value::{Statement, Value};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use uuid::Uuid;
 
 /// After a collision, claims spread over more candidates for so long, in microseconds.
 const CROWDED: i64 = 2_000_000;
+
+/// For how long a cursor may skip what lies before it: no row is later than this because of it.
+const REMEMBERED: Duration = Duration::from_secs(1);
+/// Cursors kept for one table: one for each set of conditions.
+const MOST_CURSORS: usize = 1_000;
+
+/// Where the last full batch of a lane ended. Entries of claimed rows stay in the index until the server purges them;
+/// starting behind them keeps claims fast.
+#[derive(Clone, Debug)]
+pub(super) struct Cursor {
+    from: Value,
+    since: Instant,
+}
 
 /// Ids of claims that have no record; unique in this process.
 static UNRECORDED: AtomicI64 = AtomicI64::new(-1);
@@ -202,13 +215,54 @@ impl Step<'_> {
         let mut found = Vec::new();
         for lane in self.rows.lanes() {
             if found.len() < limit {
-                let pick = self.rows.pick(search, name, *by_free_token, *lane, limit - found.len());
-                found.extend(candidates(session, &pick).await?);
+                found.extend(self.pick_lane(session, search, (name, *by_free_token), *lane, limit - found.len()).await?);
             }
         }
         if found.is_empty() && *by_free_token {
             // Rows that were put back by hand and still carry an old token.
             return self.find_candidates(session, search, collisions).await;
+        }
+        Ok(found)
+    }
+
+    /// Locks the first waiting rows of a lane, from the cursor on; from the beginning when that comes up short.
+    async fn pick_lane(
+        &self,
+        session: &mut Session,
+        search: &Search,
+        (index, by_free_token): (&str, bool),
+        lane: Lane,
+        wanted: usize,
+    ) -> Result<Vec<Candidate>> {
+        let pick = |bound: Option<Bound<'_>>| self.rows.pick(search, index, by_free_token, lane, bound, wanted);
+        // An order of the caller's own is another one than the cursor's.
+        if !self.request.order.is_empty() || self.bound().priority.is_some() {
+            return Ok(picked(session, &pick(None)).await?.0);
+        }
+        let cursors = &self.table.mapped.cursors;
+        let key = (lane, format!("{:?}", search.conditions));
+        let cursor = lock(cursors).get(&key).cloned().filter(|cursor| cursor.since.elapsed() < REMEMBERED);
+        let (mut found, last) = picked(session, &pick(cursor.as_ref().map(|cursor| Bound::From(&cursor.from)))).await?;
+        let is_full = found.len() == wanted;
+        if let Some(cursor) = cursor.as_ref().filter(|_| !is_full) {
+            // Own locks are not skipped, so rows at the boundary can be seen twice.
+            let (mut earlier, _) = picked(session, &pick(Some(Bound::Until(&cursor.from)))).await?;
+            let known: HashSet<Vec<u8>> = found.iter().map(|candidate| hashable(&candidate.key)).collect();
+            earlier.retain(|candidate| !known.contains(&hashable(&candidate.key)));
+            earlier.append(&mut found);
+            earlier.truncate(wanted);
+            found = earlier;
+        }
+        let mut cursors = lock(cursors);
+        match last.filter(|_| is_full) {
+            Some(from) if cursors.len() < MOST_CURSORS => {
+                let since = cursor.map_or_else(Instant::now, |cursor| cursor.since);
+                cursors.insert(key, Cursor { from, since });
+            }
+            Some(_) => cursors.clear(),
+            None => {
+                cursors.remove(&key);
+            }
         }
         Ok(found)
     }
@@ -253,7 +307,19 @@ impl Step<'_> {
     }
 }
 
-async fn candidates(session: &mut Session, statement: &crate::value::Statement) -> Result<Vec<Candidate>> {
+/// What a `pick` found, and where the last of it stands in the order.
+async fn picked(session: &mut Session, statement: &Statement) -> Result<(Vec<Candidate>, Option<Value>)> {
+    let (_, rows) = session.query_typed(statement).await?;
+    let mut last = None;
+    let mut found = Vec::with_capacity(rows.len());
+    for mut row in rows {
+        last = Some(row.take(4));
+        found.push(rows::candidate(&mut row, 0)?);
+    }
+    Ok((found, last))
+}
+
+async fn candidates(session: &mut Session, statement: &Statement) -> Result<Vec<Candidate>> {
     let (_, found) = session.query_typed(statement).await?;
     found.into_iter().map(|mut row| rows::candidate(&mut row, 0)).collect()
 }

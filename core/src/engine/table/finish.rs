@@ -105,7 +105,8 @@ impl Step<'_> {
 
     async fn release(&self, session: &mut Session, held: &[Held], delay: Duration) -> Result<bool> {
         let keys = self.keys(held)?;
-        let back = Back { delay: Some(delay), error: None, uncount: true };
+        // Without a delay the row keeps its time, and so its place in the order.
+        let back = Back { delay: Some(delay).filter(|delay| !delay.is_zero()), error: None, uncount: true };
         session.begin().await?;
         if execute_each(session, &keys.chunks(), |chunk| Some(self.rows.put_back(chunk, self.claim.token, &back))).await?
             != keys.len() as u64

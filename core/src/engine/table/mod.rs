@@ -15,7 +15,7 @@ pub use list::TableRecord;
 use super::{Engine, Shared, lock};
 use crate::config::ClaimShape;
 use crate::dialect::Statements;
-use crate::dialect::rows::{self as dialect, Rows};
+use crate::dialect::rows::{self as dialect, Lane, Rows};
 use crate::driver::Session;
 use crate::error::{Error, ErrorKind, Result};
 use crate::mapping::Mapping;
@@ -41,6 +41,7 @@ pub(crate) struct Mapped {
     bound: Mutex<Option<Arc<Table>>>,
     /// On CLOCK_BOOTTIME: when stale rows of other code were last looked for.
     swept_at: AtomicI64,
+    cursors: Mutex<HashMap<(Lane, String), claim::Cursor>>,
     /// On CLOCK_BOOTTIME: when a claim last met others at the same rows.
     crowded_at: AtomicI64,
 }
@@ -128,6 +129,7 @@ fn mapped(shared: &Shared, name: &str, mapping: &Mapping) -> Result<Arc<Mapped>>
             record: OnceCell::new(),
             bound: Mutex::default(),
             swept_at: AtomicI64::new(0),
+            cursors: Mutex::default(),
             crowded_at: AtomicI64::new(-1_000_000_000),
         })
     };
