@@ -30,6 +30,11 @@ suite 'races and crashes' "target/$profile/race"
 suite 'PHP' php-ext/tests/run.sh
 suite 'Python' py-ext/tests/run.sh
 suite 'README' "$venv/python" tests/readme.py
+suite 'schemas of the field: the audit' "$venv/python" -m pytest -q tests/schemas
+[ -z "${ROWCLAIM_TEST_MARIADB:-}" ] ||
+    suite 'schemas of the field' "$venv/python" tests/schemas/run.py
+[ -z "${ROWCLAIM_TEST_MARIADB:-}" ] ||
+    suite 'ten planted faults' "target/$profile/doctor_check"
 suite 'demo on SQLite' "target/$profile/rowclaim" demo --recipients 4000
 [ -z "${ROWCLAIM_TEST_MARIADB:-}" ] ||
     suite 'demo on MariaDB' "target/$profile/rowclaim" --dsn "$ROWCLAIM_TEST_MARIADB" demo --recipients 4000

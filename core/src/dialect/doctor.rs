@@ -66,6 +66,9 @@ pub(crate) fn triggers(flavor: Flavor) -> &'static str {
 /// Journal mode and how SQLite waits for the disk, one statement an answer.
 pub(crate) const SQLITE_PRAGMAS: [&str; 2] = ["PRAGMA journal_mode", "PRAGMA synchronous"];
 
+/// A write that is rolled back: BEGIN IMMEDIATE alone succeeds on a file that can only be read.
+pub(crate) const SQLITE_WRITE: &str = "CREATE TABLE rowclaim_doctor_writes (x)";
+
 /// The statements on the own tables of one kind of database, before the names are filled in.
 pub(crate) struct OwnTexts {
     /// The version the tables are at.

@@ -45,19 +45,23 @@ pub(super) async fn look(look: &mut Look<'_>) -> Result<()> {
     clock(look).await
 }
 
-/// Takes the write lock and gives it back: a file or a disk that cannot be written says so.
+/// Writes in a transaction that is rolled back: a file that can only be read says so no earlier.
 async fn writable(look: &mut Look<'_>) -> Result<()> {
-    match look.session.begin().await {
-        Ok(()) => look.session.rollback().await,
+    let written = async {
+        look.session.begin().await?;
+        look.session.run_text(dialect::SQLITE_WRITE).await
+    };
+    let written = written.await;
+    look.session.rollback().await?;
+    match written {
+        Ok(()) => {}
         // Another process writes: so the file can be written.
-        Err(error) if error.kind() == ErrorKind::Contention => Ok(()),
-        Err(error) => {
-            look.find(
-                Finding::fault("read-only", SERVER, format!("the file cannot be written: {}", error.message()))
-                    .so("nothing can be claimed or created")
-                    .mend("write permission on the file and its folder for the user of the workers"),
-            );
-            Ok(())
-        }
+        Err(error) if error.kind() == ErrorKind::Contention => {}
+        Err(error) => look.find(
+            Finding::fault("read-only", SERVER, format!("the file cannot be written: {}", error.message()))
+                .so("nothing can be claimed or created")
+                .mend("write permission on the file and its folder for the user of the workers"),
+        ),
     }
+    Ok(())
 }
