@@ -17,7 +17,7 @@ export ROWCLAIM_PYTHON := $(VENV)/bin/python
 .PHONY: help setup mysql build demo test race doctor-check schemas bench lint clean
 
 help: ## what can be done
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 setup: ## install what building and testing needs (Debian 12, root)
 	@tests/setup.sh

@@ -141,16 +141,24 @@ pub fn name(argument: &str, key: &Zval) -> PhpResult<String> {
 /// # Errors
 /// `TypeError`, `InvalidException`.
 pub fn order(given: Option<&Zval>) -> PhpResult<Vec<String>> {
+    names("order", given)
+}
+
+/// One name or several.
+///
+/// # Errors
+/// `InvalidException` for what is no text.
+pub fn names(argument: &'static str, given: Option<&Zval>) -> PhpResult<Vec<String>> {
     let Some(given) = given.map(Zval::dereference).filter(|given| !given.is_null()) else { return Ok(Vec::new()) };
     let Some(list) = given.array() else {
-        return Ok(vec![typed::<Text>("order", "string|array|null", given)?.utf8("order")?]);
+        return Ok(vec![typed::<Text>(argument, "string|array|null", given)?.utf8(argument)?]);
     };
-    let mut order = Vec::with_capacity(list.len());
+    let mut names = Vec::with_capacity(list.len());
     let mut entries = list.iter();
-    while let Some((_, column)) = entries.next_zval() {
-        order.push(typed::<Text>("order", "array of strings", column)?.utf8("order")?);
+    while let Some((_, name)) = entries.next_zval() {
+        names.push(typed::<Text>(argument, "array of strings", name)?.utf8(argument)?);
     }
-    Ok(order)
+    Ok(names)
 }
 
 /// The outcome of a completion.

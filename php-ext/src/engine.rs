@@ -20,7 +20,7 @@ use crate::work::{WorkArguments, work};
 use ext_php_rs::exception::PhpResult;
 use ext_php_rs::prelude::*;
 use ext_php_rs::types::{Iterable, ZendHashTable, Zval};
-use rowclaim::{ClaimRequest, JobFilter, JobState, PruneRequest};
+use rowclaim::{ClaimRequest, DoctorRequest, JobFilter, JobState, PruneRequest};
 use std::time::Duration;
 
 /// A handle on one database; the connections behind it are this process's, made on first use and shared.
@@ -149,6 +149,11 @@ impl Engine {
     /// The mappings that claims were made by.
     pub fn tables(&self) -> PhpResult<Array> {
         rows::tables(gate(|| self.inner.tables())?)
+    }
+
+    /// Looks at the server and Rowclaim's tables for what is wrong, or will be; changes nothing.
+    pub fn doctor(&self) -> PhpResult<Array> {
+        Ok(rows::list(gate(|| self.inner.doctor(&DoctorRequest::default()))?, rows::finding)?)
     }
 
     /// Takes the jobs of expired claims back now.

@@ -6,7 +6,8 @@ use ext_php_rs::error::Result;
 use ext_php_rs::exception::PhpResult;
 use ext_php_rs::types::{ZendHashTable, Zval};
 use rowclaim::{
-    Attempt, Binding, Count, JobRow, Migrated, PlannedStatement, Pruned, QueueStats, Recovered, Stats, TableRecord, Timestamp,
+    Attempt, Binding, Count, Finding, JobRow, Migrated, PlannedStatement, Pruned, QueueStats, Recovered, Stats, TableRecord,
+    Timestamp,
 };
 
 /// An array of PHP.
@@ -70,6 +71,21 @@ pub fn tables(records: Vec<TableRecord>) -> PhpResult<Array> {
         table.insert("createdAt", record.created_at.as_unix_seconds())?;
         out.push(table)?;
     }
+    Ok(out)
+}
+
+/// What the doctor found.
+///
+/// # Errors
+/// When PHP refuses a value.
+pub fn finding(found: Finding) -> Result<Array> {
+    let mut out = ZendHashTable::with_capacity(6);
+    out.insert("severity", found.severity.name())?;
+    out.insert("code", found.code)?;
+    out.insert("subject", found.subject)?;
+    out.insert("message", found.message)?;
+    out.insert("consequence", found.consequence)?;
+    out.insert("fix", found.fix)?;
     Ok(out)
 }
 

@@ -4,7 +4,7 @@
 #![allow(non_snake_case)]
 
 use crate::arguments::{Flag, Int, Seconds, Text};
-use crate::column_values::{filters, keys, order, value};
+use crate::column_values::{filters, keys, names, order, value};
 use crate::held::Batch;
 use crate::process::gate;
 use crate::record::Record;
@@ -15,7 +15,7 @@ use crate::work::{WorkArguments, work_rows};
 use ext_php_rs::exception::PhpResult;
 use ext_php_rs::prelude::*;
 use ext_php_rs::types::{ZendHashTable, Zval};
-use rowclaim::{Filters, RowClaimRequest, RowFilter, Value};
+use rowclaim::{DoctorRequest, DoctorTable, Filters, RowClaimRequest, RowFilter, Value};
 
 /// A user's own table.
 #[php_class]
@@ -115,6 +115,14 @@ impl Table {
     pub fn remaining(&self, r#where: Option<&ZendHashTable>) -> PhpResult<bool> {
         let filters = filters(r#where)?;
         gate(|| self.inner.remaining(&filters))
+    }
+
+    /// Looks at the server, Rowclaim's tables and this table for what is wrong, or will be; changes nothing.
+    pub fn doctor(&self, filters: Option<&Zval>) -> PhpResult<Array> {
+        let mut table = DoctorTable::new(self.inner.name(), self.inner.mapping().clone());
+        table.filters = names("filters", filters)?;
+        let request = DoctorRequest::new(vec![table]);
+        Ok(rows::list(gate(|| self.inner.engine().doctor(&request))?, rows::finding)?)
     }
 
     /// Takes the rows of expired claims, and those that other code left, back now.

@@ -129,6 +129,14 @@ namespace Rowclaim {
         public function tables(): array {}
 
         /**
+         * Looks at the server and Rowclaim's tables for what is wrong, or will be; changes nothing. A right the account lacks
+         * is never an error.
+         *
+         * @return list<array{severity: 'note'|'warning'|'fault', code: string, subject: string, message: string, consequence: string, fix: ?string}>
+         */
+        public function doctor(): array {}
+
+        /**
          * Takes the jobs of expired claims back now. Claims do it by themselves from time to time.
          *
          * @return array{claims: int, returned: int, dead: int}
@@ -385,6 +393,14 @@ namespace Rowclaim {
          * @param array<string, mixed>|null $where
          */
         public function remaining(?array $where = null): bool {}
+
+        /**
+         * Looks at the server, Rowclaim's tables and this table for what is wrong, or will be; changes nothing.
+         *
+         * @param string|list<string>|null $filters columns that claims on it filter by; the index has to have them
+         * @return list<array{severity: 'note'|'warning'|'fault', code: string, subject: string, message: string, consequence: string, fix: ?string}>
+         */
+        public function doctor(mixed $filters = null): array {}
 
         /**
          * Takes the rows of expired claims back now, and those that other code left held for longer than `recover_after`.

@@ -13,7 +13,7 @@ use crate::{CLOSE_LIMIT, mapping, results};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyMapping};
 use rowclaim::blocking;
-use rowclaim::{ClaimRequest, Config, JobFilter, JobState, PruneRequest};
+use rowclaim::{ClaimRequest, Config, DoctorRequest, JobFilter, JobState, PruneRequest};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -230,6 +230,14 @@ impl Engine {
         let engine = self.open(py)?;
         let records = enter(py, || engine.tables())?;
         results::list(py, &records, results::table_record)
+    }
+
+    /// Looks at the server and Rowclaim's tables for what is wrong, or will be; changes nothing. A right the account lacks
+    /// is never an error.
+    fn doctor<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let engine = self.open(py)?;
+        let found = enter(py, || engine.doctor(&DoctorRequest::default()))?;
+        results::list(py, &found, results::finding)
     }
 
     /// Takes jobs back from claims whose lease has run out. Claims do this by themselves now and then.

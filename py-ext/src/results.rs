@@ -8,8 +8,8 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyList, PyTuple};
 use rowclaim::blocking::Summary;
 use rowclaim::{
-    Attempt, Binding, Count, Created, JobRow, Migrated, PlannedStatement, Pruned, QueueStats, Recovered, Stats, TableRecord,
-    Timestamp,
+    Attempt, Binding, Count, Created, Finding, JobRow, Migrated, PlannedStatement, Pruned, QueueStats, Recovered, Stats,
+    TableRecord, Timestamp,
 };
 
 static RECORDS: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
@@ -36,6 +36,11 @@ pub(crate) fn list<'py, T>(
         made.append(one(py, row)?)?;
     }
     Ok(made)
+}
+
+pub(crate) fn finding<'py>(py: Python<'py>, found: &Finding) -> Object<'py> {
+    let Finding { severity, code, subject, message, consequence, fix } = found;
+    record(py, "Finding", (severity.name(), *code, subject, message, consequence, fix))
 }
 
 pub(crate) fn created<'py>(py: Python<'py>, answer: &Created) -> Object<'py> {

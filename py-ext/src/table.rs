@@ -9,9 +9,9 @@ use crate::row_claim::RowClaim;
 use crate::values::{given, partition, span, text, whole};
 use crate::work::{Options, work_rows};
 use pyo3::prelude::*;
-use pyo3::types::PyString;
+use pyo3::types::{PyList, PyString};
 use rowclaim::blocking;
-use rowclaim::{Filters, RowClaimRequest, RowFilter, Value};
+use rowclaim::{DoctorRequest, DoctorTable, Filters, RowClaimRequest, RowFilter, Value};
 use std::sync::Arc;
 
 type Argument<'a, 'py> = Option<&'a Bound<'py, PyAny>>;
@@ -106,6 +106,18 @@ impl Table {
         enter(py, || self.inner.remaining(&filters))
     }
 
+    /// Looks at the server, Rowclaim's tables and this table for what is wrong, or will be; changes nothing.
+    ///
+    /// ``filters``: columns that claims on it filter by; the index has to have them.
+    #[pyo3(signature = (filters=None))]
+    fn doctor<'py>(&self, py: Python<'py>, filters: Argument<'_, 'py>) -> PyResult<Bound<'py, PyList>> {
+        let mut table = DoctorTable::new(self.inner.name(), self.inner.mapping().clone());
+        table.filters = names("filters", filters)?;
+        let request = DoctorRequest::new(vec![table]);
+        let found = enter(py, || self.inner.engine().doctor(&request))?;
+        results::list(py, &found, results::finding)
+    }
+
     /// Takes rows back: of every claim of this database whose lease has run out, and of this table those that other code
     /// has held for longer than the mapping's ``recover_after``. Claims do this by themselves now and then.
     fn recover<'py>(&self, py: Python<'py>) -> Object<'py> {
@@ -193,6 +205,15 @@ impl Which {
     }
 }
 
+/// One name or several.
+fn names(argument: &'static str, named: Argument<'_, '_>) -> PyResult<Vec<String>> {
+    match given(named) {
+        None => Ok(Vec::new()),
+        Some(name) if name.is_instance_of::<PyString>() => Ok(vec![text(argument, name)?]),
+        Some(names) => names.try_iter()?.map(|name| text(argument, &name?)).collect(),
+    }
+}
+
 fn claim_request(
     limit: Argument<'_, '_>,
     r#where: Argument<'_, '_>,
@@ -204,12 +225,7 @@ fn claim_request(
     if let Some(limit) = given(limit) {
         request.limit = whole("limit", limit)?;
     }
-    if let Some(order) = given(order) {
-        request.order = match order.is_instance_of::<PyString>() {
-            true => vec![text("order", order)?],
-            false => order.try_iter()?.map(|column| text("order", &column?)).collect::<PyResult<_>>()?,
-        };
-    }
+    request.order = names("order", order)?;
     if let Some(lease) = given(lease) {
         request.lease = Some(span("lease", lease)?);
     }

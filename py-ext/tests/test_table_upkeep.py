@@ -33,6 +33,17 @@ def test_recover_takes_rows_of_other_code_back(engine: rowclaim.Engine, targets:
     assert table.recover() == Recovered(0, 0, 0)
 
 
+def test_the_doctor_names_what_is_missing(engine: rowclaim.Engine, table: Table) -> None:
+    found = table.doctor(filters=["task_id"])
+    assert {finding.severity for finding in found} <= {"note", "warning", "fault"}
+    assert any(finding.subject.startswith(table.name) for finding in found)
+    index = next(finding for finding in found if finding.code == "missing-index")
+    assert index.fix is not None and "task_id" in index.fix and index.fix in str(index)
+    assert any(finding.subject == "server" for finding in engine.doctor())
+    with pytest.raises(TypeError):
+        table.doctor(filters=[1])  # type: ignore[list-item]
+
+
 def test_retry_puts_failed_rows_back(table: Table, targets: Targets) -> None:
     targets.set("status = 3, tries = 3, err = 'boom'")
     targets.set("task_id = 7 WHERE id = 5")

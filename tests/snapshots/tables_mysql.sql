@@ -32,7 +32,7 @@ UPDATE `targets` SET `status` = ?, `cron_token` = NULL, `send_at` = NULL, `lease
 
 -- an index that holds status and time
 
-SELECT `id`, 0, 9223372036854775807, 0, `id` FROM `targets` FORCE INDEX (`due`) WHERE `status` = ? AND `available_at` IS NULL ORDER BY `available_at`, `id` LIMIT ? FOR UPDATE SKIP LOCKED
+SELECT `id`, 0, 9223372036854775807, 0, `id` FROM `targets` FORCE INDEX (`due`) WHERE `status` = ? AND `available_at` IS NULL ORDER BY `id` LIMIT ? FOR UPDATE SKIP LOCKED
 
 SELECT `id`, 0, 9223372036854775807, 0, `available_at` FROM `targets` FORCE INDEX (`due`) WHERE `status` = ? AND `available_at` > '1970-01-02 00:00:00' AND `available_at` <= UTC_TIMESTAMP(0) + INTERVAL 28800 SECOND + INTERVAL ? MICROSECOND ORDER BY `available_at`, `id` LIMIT ? FOR UPDATE SKIP LOCKED
 

@@ -8,6 +8,18 @@ use Rowclaim\{Engine, Record, Row, RowClaim, Table};
 final class TableTest extends TableTestCase
 {
     /** @dataProvider databases */
+    public function test_the_doctor_names_what_is_missing(string $dsn): void
+    {
+        $engine = $this->open($dsn);
+        $this->targets(1);
+        $found = $this->table($engine)->doctor(filters: ['task_id']);
+        self::assertSame(['severity', 'code', 'subject', 'message', 'consequence', 'fix'], array_keys($found[0]));
+        $index = array_values(array_filter($found, fn (array $finding) => $finding['code'] === 'missing-index'))[0];
+        self::assertStringContainsString('task_id', $index['fix']);
+        self::assertContains('server', array_column($engine->doctor(), 'subject'));
+    }
+
+    /** @dataProvider databases */
     public function test_rows_are_handed_out_with_their_columns_and_completed_with_new_ones(string $dsn): void
     {
         $engine = $this->open($dsn);

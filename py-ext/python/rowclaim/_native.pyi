@@ -13,6 +13,7 @@ from typing_extensions import Self, TypeAlias, Unpack, disjoint_base
 from rowclaim import (
     Attempt,
     Created,
+    Finding,
     JobRow,
     Migrated,
     NewJob,
@@ -149,6 +150,10 @@ class Engine:
         """
     def tables(self) -> list[TableRecord]:
         """The mappings that claims were made by, in the order of the tables' names."""
+    def doctor(self) -> list[Finding]:
+        """Looks at the server and Rowclaim's tables for what is wrong, or will be; changes nothing. A right the account lacks
+        is never an error.
+        """
     def recover(self) -> Recovered:
         """Takes jobs back from claims whose lease has run out. Claims do this by themselves now and then."""
     def job(self, id: int) -> JobRow | None:
@@ -377,6 +382,11 @@ class Table:
         """
     def remaining(self, where: _Where | None = None) -> bool:
         """Whether any row waits or is held: two look-ups that stop at the first row, never a count."""
+    def doctor(self, filters: str | Iterable[str] | None = None) -> list[Finding]:
+        """Looks at the server, Rowclaim's tables and this table for what is wrong, or will be; changes nothing.
+
+        ``filters``: columns that claims on it filter by; the index has to have them.
+        """
     def recover(self) -> Recovered:
         """Takes rows back: of every claim of this database whose lease has run out, and of this table those that other code
         has held for longer than the mapping's ``recover_after``. Claims do this by themselves now and then.

@@ -196,6 +196,30 @@ class Stats:
 
 
 @dataclasses.dataclass(frozen=True)
+class Finding:
+    """What the doctor found."""
+
+    #: ``note``, ``warning`` or ``fault``.
+    severity: str
+    #: Which kind of finding; the word stays the same from version to version.
+    code: str
+    #: What it is about: ``server``, a table, or ``table.column``.
+    subject: str
+    #: What is so, with the value.
+    message: str
+    #: What happens if it is left so; empty where nothing does.
+    consequence: str
+    #: The statement or the setting that mends it, as it can be typed.
+    fix: str | None
+
+    def __str__(self) -> str:
+        lines = [f"{self.severity} {self.code} ({self.subject}): {self.message}"]
+        lines += [f"  {self.consequence}"] if self.consequence else []
+        lines += [f"  fix: {self.fix}"] if self.fix else []
+        return "\n".join(lines)
+
+
+@dataclasses.dataclass(frozen=True)
 class TableRecord:
     """A mapping as it is recorded in Rowclaim's own tables."""
 

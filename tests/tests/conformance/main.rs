@@ -1,6 +1,7 @@
 //! What each verb means, on every database. Numbers in comments are those of the case list the suite was built from.
 
 mod bad_input;
+mod bulk;
 mod claim;
 mod crashes;
 mod create;

@@ -11,10 +11,13 @@ use std::time::Duration;
 use uuid::Uuid;
 
 impl Rows<'_> {
-    fn order_by(&self, search: &Search) -> String {
+    /// A column that is NULL in every row of the lane is left out: MariaDB sorts by it, and locks all rows to do so.
+    fn order_by(&self, search: &Search, lane: Lane) -> String {
+        let is_constant = |column: &Column| lane == Lane::Untimed && self.table.available_at.as_ref() == Some(column);
         let mut order: Vec<String> = search
             .order
             .iter()
+            .filter(|order| !is_constant(&order.column))
             .map(|order| format!("{}{}", self.q(&order.column), if order.is_descending { " DESC" } else { "" }))
             .collect();
         order.push(self.q(&self.table.key));
@@ -84,7 +87,7 @@ impl Rows<'_> {
             Some(Bound::Until(until)) => sql.push(&format!(" AND {leading} <= ?")).bind(until.clone()),
             None => &mut sql,
         };
-        sql.push(&self.order_by(search)).bind(limit as i64);
+        sql.push(&self.order_by(search, lane)).bind(limit as i64);
         sql.push(lock);
         sql.end()
     }
@@ -93,7 +96,7 @@ impl Rows<'_> {
     pub(crate) fn candidates(&self, search: &Search, limit: usize) -> Statement {
         let mut sql = Sql::new(format!("SELECT {} FROM {}", self.control(), self.name()));
         let found = self.search(Lane::All, search, false);
-        sql.then((found.text, found.values)).push(&self.order_by(search)).bind(limit as i64);
+        sql.then((found.text, found.values)).push(&self.order_by(search, Lane::All)).bind(limit as i64);
         sql.end()
     }
 
