@@ -4,9 +4,10 @@
 //! [`Validity`]'s.
 
 use crate::error::{Error, Result};
-use crate::job::check_queue;
+use crate::job::{ClaimedJob, check_queue};
 use crate::plan::claim::NewClaim;
 use crate::plan::table::Table;
+use crate::row::ClaimedRow;
 use crate::validity::Validity;
 use crate::value::Value;
 use std::sync::Arc;
@@ -202,5 +203,24 @@ impl ClaimState {
 
     pub(crate) fn is_finished(&self) -> bool {
         self.unfinished.load(Relaxed) == 0
+    }
+}
+
+/// What a claim can hold: jobs of the own table, or rows of a mapped one.
+pub trait Claimable {
+    /// What a finish needs to know: id or place, fence, attempts, most attempts.
+    #[doc(hidden)]
+    fn control(&self) -> (i64, i64, i64, i64);
+}
+
+impl Claimable for ClaimedJob {
+    fn control(&self) -> (i64, i64, i64, i64) {
+        (self.id, self.fence, self.attempts, self.max_attempts)
+    }
+}
+
+impl Claimable for ClaimedRow {
+    fn control(&self) -> (i64, i64, i64, i64) {
+        (i64::try_from(self.position).unwrap_or(i64::MAX), self.fence, self.attempts, self.max_attempts.unwrap_or(i64::MAX))
     }
 }

@@ -141,6 +141,11 @@ impl Error {
         matches!(self.kind, ErrorKind::Contention | ErrorKind::Unavailable)
     }
 
+    /// Another try on another connection would fail the same way.
+    pub(crate) fn is_permanent(&self) -> bool {
+        !self.is_retryable() && !self.drops_connection
+    }
+
     /// The verb that failed, for instance `claim`; empty outside of verbs.
     pub fn operation(&self) -> &'static str {
         self.operation

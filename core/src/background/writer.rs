@@ -4,7 +4,8 @@ use super::Command;
 use crate::claim::{ClaimState, Outcome};
 use crate::driver::Session;
 use crate::engine::ahead::{self, Order};
-use crate::engine::lease::{self, LeaseState};
+use crate::engine::lease::LeaseState;
+use crate::engine::renew::unless_permanent;
 use crate::engine::{Shared, group};
 use crate::error::Result;
 use crate::plan::finish::Held;
@@ -38,6 +39,8 @@ pub(super) struct Writer {
     watched: BTreeMap<i64, Arc<ClaimState>>,
     leases: BTreeMap<Uuid, Arc<LeaseState>>,
     pending: Vec<Pending>,
+    /// Outcomes given up since somebody last asked.
+    refused: usize,
     closing: BTreeSet<i64>,
     orders: Vec<Order>,
     close_at: Option<Instant>,
@@ -67,7 +70,7 @@ impl Writer {
                 }
             }
             if let Some((_, answer)) = writer.stop.take() {
-                let _ = answer.send(writer.pending.len());
+                let _ = answer.send(writer.pending.len() + writer.refused);
             }
             if let Some(session) = writer.session.take() {
                 session.close(Duration::from_secs(1)).await;
@@ -168,9 +171,10 @@ impl Writer {
             Ok(()) => {
                 self.failures = 0;
                 self.not_before = None;
-                if self.pending.is_empty() {
+                if self.pending.is_empty() && !self.flushes.is_empty() {
+                    let refused = std::mem::take(&mut self.refused);
                     self.flushes.drain(..).for_each(|answer| {
-                        let _ = answer.send(0);
+                        let _ = answer.send(refused);
                     });
                 }
             }
@@ -197,7 +201,7 @@ impl Writer {
         if self.failures < 10 {
             return;
         }
-        let left = self.pending.len();
+        let left = self.pending.len() + self.refused;
         for answer in self.flushes.drain(..) {
             let _ = answer.send(left);
         }
@@ -224,20 +228,20 @@ impl Writer {
         let Some(session) = self.session.as_mut() else { return Ok(()) };
         if must_beat {
             let claims: Vec<_> = self.watched.values().cloned().collect();
-            if !claims.is_empty() {
-                shared.beat(session, &claims).await?;
-            }
-            for lease in self.leases.values() {
-                lease::extend(shared, session, lease).await?;
-            }
+            shared.beat(session, &claims, self.leases.values()).await?;
             self.beat_at = shortest.map(|lease| Instant::now() + lease / 3);
         }
         if !self.pending.is_empty() {
-            let finished = group::write(shared, session, &mut self.pending).await?;
-            for id in finished {
+            let written = group::write(shared, session, &mut self.pending).await?;
+            for id in written.finished {
                 self.watched.remove(&id);
                 self.closing.insert(id);
                 self.close_at.get_or_insert(now + CLOSE_AFTER);
+            }
+            for (id, outcomes) in written.refused {
+                // Renewed no more, so that its rows come back.
+                self.watched.remove(&id);
+                self.refused += outcomes;
             }
         }
         for order in std::mem::take(&mut self.orders) {
@@ -246,7 +250,9 @@ impl Writer {
         let must_close = must_close || (!self.closing.is_empty() && (!self.flushes.is_empty() || self.stop.is_some()));
         if must_close {
             let ids: Ids = self.closing.iter().copied().collect();
-            shared.close_claims(session, &ids).await?;
+            // What cannot be closed is left to recovery.
+            let closed = shared.close_claims(session, &ids).await;
+            unless_permanent(session, closed).await?;
             self.closing.clear();
             self.close_at = None;
         }

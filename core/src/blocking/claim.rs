@@ -5,7 +5,7 @@
 
 use super::registry::Local;
 use super::steps::{Step, Steps};
-use crate::claim::{ClaimState, Finish, HeldRows, Outcome};
+use crate::claim::{ClaimState, Claimable, Finish, HeldRows, Outcome};
 use crate::engine::Claimed;
 use crate::error::{Error, Result};
 use crate::job::ClaimedJob;
@@ -16,25 +16,6 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use uuid::Uuid;
-
-/// What a claim can hold: jobs of the own table, or rows of a mapped one.
-pub trait Claimable {
-    /// What a finish needs to know: id or place, fence, attempts, most attempts.
-    #[doc(hidden)]
-    fn control(&self) -> (i64, i64, i64, i64);
-}
-
-impl Claimable for ClaimedJob {
-    fn control(&self) -> (i64, i64, i64, i64) {
-        (self.id, self.fence, self.attempts, self.max_attempts)
-    }
-}
-
-impl Claimable for ClaimedRow {
-    fn control(&self) -> (i64, i64, i64, i64) {
-        (i64::try_from(self.position).unwrap_or(i64::MAX), self.fence, self.attempts, self.max_attempts.unwrap_or(i64::MAX))
-    }
-}
 
 struct Core<R: Claimable> {
     /// `None` for an empty claim.
@@ -88,11 +69,7 @@ impl<R: Claimable> Core<R> {
     }
 
     fn held(&self, indexes: &[usize]) -> Vec<Held> {
-        let held = |job: &Arc<R>| {
-            let (id, fence, attempts, max_attempts) = job.control();
-            Held { id, fence, attempts, max_attempts }
-        };
-        indexes.iter().filter_map(|index| self.jobs.get(*index)).map(held).collect()
+        indexes.iter().filter_map(|index| self.jobs.get(*index)).map(|job| job.control().into()).collect()
     }
 
     fn owned(&self) -> Result<&Owned> {

@@ -12,7 +12,8 @@ mod table;
 mod wait;
 mod work;
 
-pub use claim::{Claim, Claimable, Job, Row};
+pub use crate::claim::Claimable;
+pub use claim::{Claim, Job, Row};
 pub use lease::{Lease, Leased};
 pub use table::Table;
 pub use wait::set_wait_hook;

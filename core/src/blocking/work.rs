@@ -1,10 +1,11 @@
 //! The loop most users want: claim, hand out, finish, until told to stop.
 
-use super::claim::{Claim, Claimable, Job, Row};
+use super::claim::{Claim, Job, Row};
 use super::registry::Local;
 use super::table::Table;
 use super::wait::sleep;
 use super::{Engine, wait};
+use crate::claim::Claimable;
 use crate::claim::{ClaimRequest, MAX_LIMIT, Outcome};
 use crate::engine::ahead::Ahead;
 use crate::error::{Error, ErrorKind, Result};

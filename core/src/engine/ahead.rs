@@ -7,7 +7,7 @@ use super::claim::{Claimed, take};
 use super::finish::write;
 use super::run::Tries;
 use super::{Engine, Shared};
-use crate::claim::{ClaimRequest, ClaimState, HeldRows, Outcome};
+use crate::claim::{ClaimRequest, ClaimState, Claimable, HeldRows, Outcome};
 use crate::driver::Session;
 use crate::error::Result;
 use crate::plan::claim::NewClaim;
@@ -90,7 +90,11 @@ pub(crate) async fn carry_out(shared: &Arc<Shared>, session: &mut Session, order
         Ok(taken) => taken,
         Err(error) => {
             let _ = order.answer.send(None);
-            return Err(error);
+            // The foreground finds out what it was; the beat and the outcomes of this thread go on.
+            if error.drops_connection() {
+                return Err(error);
+            }
+            return session.rollback().await;
         }
     };
     let Some((id, jobs)) = taken else {
@@ -101,10 +105,7 @@ pub(crate) async fn carry_out(shared: &Arc<Shared>, session: &mut Session, order
     if shared.config.heartbeat {
         shared.background()?.watch(&state);
     }
-    let held: Vec<Held> = jobs
-        .iter()
-        .map(|job| Held { id: job.id, fence: job.fence, attempts: job.attempts, max_attempts: job.max_attempts })
-        .collect();
+    let held: Vec<Held> = jobs.iter().map(|job| job.control().into()).collect();
     if order.answer.send(Some(Some(Claimed { state: Arc::clone(&state), jobs }))).is_err() {
         // Nobody waits any more.
         write(shared, session, &state, &held, &Outcome::Release { delay: Duration::ZERO }).await?;

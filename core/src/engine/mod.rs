@@ -16,7 +16,7 @@ pub(crate) mod lease;
 mod migrate;
 mod prune;
 mod recover;
-mod renew;
+pub(crate) mod renew;
 mod run;
 mod stats;
 pub(crate) mod table;

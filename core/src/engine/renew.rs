@@ -1,5 +1,6 @@
 //! Extending leases: one statement for any number of claims, and which of them are lost.
 
+use super::lease::{self, LeaseState};
 use super::{Engine, Shared};
 use crate::claim::{ClaimState, HeldRows};
 use crate::driver::Session;
@@ -23,15 +24,26 @@ impl Engine {
 }
 
 /// Renews open claims; answers with those that could be, and marks the others as lost unless they have nothing left to lose.
+///
+/// # Errors
+/// Of the claims themselves at once; of one claim's own table only when the other claims are renewed.
 pub(crate) async fn extend(shared: &Shared, session: &mut Session, claims: &[Arc<ClaimState>]) -> Result<HashSet<i64>> {
     let started = boottime();
     let ids: Ids = claims.iter().map(|claim| claim.id).filter(|id| *id >= 0).collect();
     let mut alive = if ids.is_empty() { HashSet::new() } else { extend_records(shared, session, &ids).await? };
+    let mut failed = None;
     for claim in claims {
         if let HeldRows::Rows { table, keys } = &claim.held
             && (claim.id < 0 || alive.contains(&claim.id))
         {
-            let is_held = super::table::renew::touch(shared, session, claim, table, keys).await?;
+            let is_held = match super::table::renew::touch(shared, session, claim, table, keys).await {
+                Err(error) if error.is_permanent() => {
+                    session.rollback().await?;
+                    failed.get_or_insert(error);
+                    continue;
+                }
+                other => other?,
+            };
             if claim.id < 0 && is_held {
                 alive.insert(claim.id);
             }
@@ -42,7 +54,7 @@ pub(crate) async fn extend(shared: &Shared, session: &mut Session, claims: &[Arc
             claim.set_lost();
         }
     }
-    Ok(alive)
+    failed.map_or(Ok(alive), Err)
 }
 
 /// Renews claims by their rows in the claims table: one statement for all of them.
@@ -64,10 +76,35 @@ async fn extend_records(shared: &Shared, session: &mut Session, ids: &Ids) -> Re
     Ok(alive)
 }
 
+/// Logs an error that no other try will mend; what it left open is undone.
+pub(crate) async fn unless_permanent(session: &mut Session, done: Result<()>) -> Result<()> {
+    match done {
+        Err(error) if error.is_permanent() => {
+            log::error!("background: {error}");
+            session.rollback().await
+        }
+        other => other,
+    }
+}
+
 impl Shared {
-    /// The heartbeat's step on its own session.
-    pub(crate) async fn beat(&self, session: &mut Session, claims: &[Arc<ClaimState>]) -> Result<()> {
-        extend(self, session, claims).await.map(drop)
+    /// The heartbeat's step on its own session. A claim or lease that can never be renewed (its table is gone) does not
+    /// keep the others from it.
+    pub(crate) async fn beat(
+        &self,
+        session: &mut Session,
+        claims: &[Arc<ClaimState>],
+        leases: impl Iterator<Item = &Arc<LeaseState>>,
+    ) -> Result<()> {
+        if !claims.is_empty() {
+            let extended = extend(self, session, claims).await;
+            unless_permanent(session, extended.map(drop)).await?;
+        }
+        for lease in leases {
+            let extended = lease::extend(self, session, lease).await;
+            unless_permanent(session, extended.map(drop)).await?;
+        }
+        Ok(())
     }
 
     /// Closes claims whose rows are all finished. Claims without a record have nothing to close.

@@ -21,6 +21,12 @@ pub(crate) struct Held {
     pub max_attempts: i64,
 }
 
+impl From<(i64, i64, i64, i64)> for Held {
+    fn from((id, fence, attempts, max_attempts): (i64, i64, i64, i64)) -> Self {
+        Held { id, fence, attempts, max_attempts }
+    }
+}
+
 /// A row of the attempts ledger.
 pub(crate) struct Ended<'a> {
     /// 0 for a row of a mapped table.

@@ -1,5 +1,6 @@
 //! What each verb means, on every database. Numbers in comments are those of the case list the suite was built from.
 
+mod background;
 mod bad_input;
 mod bulk;
 mod claim;
