@@ -23,6 +23,10 @@ pub enum ErrorKind {
     NotFound,
     /// Somebody else owns it now (only where that is not an answer).
     Lost,
+    /// Somebody else is at it right now (only where that is not an answer).
+    Busy,
+    /// Whether it has happened cannot be known: a person or the provider must say.
+    Unknown,
     /// Deadlock or lock wait; retried inside, seen only when the budget ran out.
     Contention,
     /// The server cannot be reached, or went away.
@@ -37,7 +41,7 @@ pub enum ErrorKind {
 
 impl ErrorKind {
     /// Every kind, in the order of the declaration.
-    pub const ALL: [ErrorKind; 12] = [
+    pub const ALL: [ErrorKind; 14] = [
         ErrorKind::Config,
         ErrorKind::Unsupported,
         ErrorKind::Schema,
@@ -45,6 +49,8 @@ impl ErrorKind {
         ErrorKind::Duplicate,
         ErrorKind::NotFound,
         ErrorKind::Lost,
+        ErrorKind::Busy,
+        ErrorKind::Unknown,
         ErrorKind::Contention,
         ErrorKind::Unavailable,
         ErrorKind::Interrupted,
@@ -62,6 +68,8 @@ impl ErrorKind {
             ErrorKind::Duplicate => "duplicate",
             ErrorKind::NotFound => "not_found",
             ErrorKind::Lost => "lost",
+            ErrorKind::Busy => "busy",
+            ErrorKind::Unknown => "unknown",
             ErrorKind::Contention => "contention",
             ErrorKind::Unavailable => "unavailable",
             ErrorKind::Interrupted => "interrupted",
@@ -138,7 +146,7 @@ impl Error {
 
     /// Whether the same call can succeed later without a change of input or configuration.
     pub fn is_retryable(&self) -> bool {
-        matches!(self.kind, ErrorKind::Contention | ErrorKind::Unavailable)
+        matches!(self.kind, ErrorKind::Contention | ErrorKind::Unavailable | ErrorKind::Busy)
     }
 
     /// Another try on another connection would fail the same way.

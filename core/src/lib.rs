@@ -16,6 +16,7 @@ mod claim;
 mod config;
 mod dialect;
 mod driver;
+mod effect;
 mod engine;
 mod error;
 #[cfg(feature = "faults")]
@@ -25,18 +26,20 @@ mod job;
 mod mapping;
 mod plan;
 mod row;
+mod runs;
 mod time;
 mod validity;
 mod value;
 
 pub use claim::{ClaimRequest, Finish, MAX_LIMIT, Outcome};
 pub use config::{ClaimShape, Config};
+pub use effect::{EffectRecord, EffectState, MAX_RESPONSE, OnUnknown, Once, OnceRequest, Receipt, Sent};
 pub use engine::guard::GuardedWrite;
 pub use engine::lease::{Busy, LeaseRecord, LeaseRequest};
 pub use engine::table::{MappedTable, TableRecord};
 pub use engine::{
     ClaimEnd, ClaimFilter, ClaimName, ClaimRecord, Count, Engine, JobFilter, Migrated, PruneRequest, Pruned, QueueStats,
-    Recovered, Stats,
+    Recovered, RunFilter, Stats,
 };
 pub use engine::{DoctorRequest, DoctorTable, Finding, Severity};
 pub use error::{Error, ErrorKind, Result};
@@ -45,6 +48,7 @@ pub use job::{Attempt, ClaimedJob, Created, JobRow, JobState, MAX_KEY, MAX_QUEUE
 pub use mapping::{Mapping, MaxAttempts, Unit};
 pub use plan::create::{Binding, PlannedStatement};
 pub use row::{ClaimedRow, Columns, Filters, RowClaimRequest, RowFilter};
+pub use runs::{MAX_TASK, Missed, RunRecord, RunRequest, RunState, ScheduleRecord, ScheduleRequest, SkipReason};
 pub use time::{Backoff, Timestamp, span_from_seconds};
 pub use value::Value;
 

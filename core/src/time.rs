@@ -37,6 +37,10 @@ impl Zone {
         Ok(Zone(zone))
     }
 
+    pub(crate) fn time_zone(&self) -> TimeZone {
+        self.0.clone()
+    }
+
     /// Seconds from UTC of a zone that never changes.
     pub(crate) fn fixed_offset(&self) -> Option<i32> {
         self.0.to_fixed_offset().ok().map(jiff::tz::Offset::seconds)
@@ -68,6 +72,21 @@ impl Timestamp {
             return Err(Error::invalid("run_at is outside of the years 1000 to 9999"));
         }
         Ok(Timestamp(micros.round() as i64))
+    }
+
+    /// From a text as in RFC 3339, such as `2026-11-30T08:00:00Z` or `2026-11-30T16:00:00+08:00`.
+    ///
+    /// # Errors
+    /// `Invalid` for any other text, in particular one without a zone.
+    pub fn from_rfc3339(option: &str, text: &str) -> Result<Self> {
+        let at: jiff::Timestamp = text.parse().map_err(|_| {
+            Error::invalid(format!("{option} {text:?} is not an instant with its zone, such as 2026-11-30T08:00:00Z or …+08:00"))
+        })?;
+        let at = Timestamp(at.as_microsecond());
+        if !(Self::BEGINNING..=Self::END).contains(&at) {
+            return Err(Error::invalid(format!("{option} is outside of the years 1000 to 9999")));
+        }
+        Ok(at)
     }
 
     /// The calendar form at an offset from UTC in seconds; `None` outside of the years 1000 to 9999.

@@ -27,11 +27,13 @@ const MYSQL: &[Migration] = &[
     Migration { version: 1, name: "jobs", text: include_str!("../mysql/0001_jobs.sql") },
     Migration { version: 2, name: "tables", text: include_str!("../mysql/0002_tables.sql") },
     Migration { version: 3, name: "leases", text: include_str!("../mysql/0003_leases.sql") },
+    Migration { version: 4, name: "effects", text: include_str!("../mysql/0004_effects.sql") },
 ];
 const SQLITE: &[Migration] = &[
     Migration { version: 1, name: "jobs", text: include_str!("../sqlite/0001_jobs.sql") },
     Migration { version: 2, name: "tables", text: include_str!("../sqlite/0002_tables.sql") },
     Migration { version: 3, name: "leases", text: include_str!("../sqlite/0003_leases.sql") },
+    Migration { version: 4, name: "effects", text: include_str!("../sqlite/0004_effects.sql") },
 ];
 
 impl Flavor {
@@ -96,6 +98,9 @@ impl Names {
             ("{attempts_new}", "attempts_new"),
             ("{tables}", "tables"),
             ("{leases}", "leases"),
+            ("{effects}", "effects"),
+            ("{runs}", "runs"),
+            ("{schedules}", "schedules"),
             ("{schema}", "schema"),
             ("{pick}", "jobs_pick"),
             ("{unique}", "jobs_unique_key"),
@@ -103,6 +108,9 @@ impl Names {
             ("{job}", "attempts_job"),
             ("{final}", "attempts_final"),
             ("{claim}", "attempts_claim"),
+            ("{effect_state}", "effects_state"),
+            ("{run_slot}", "runs_slot"),
+            ("{run_state}", "runs_state"),
         ]
         .map(|(place, name)| (place, flavor.quote(&format!("{prefix}{name}"))))
         .to_vec();

@@ -220,3 +220,114 @@ SELECT a.id FROM `rowclaim_attempts` a LEFT JOIN `rowclaim_jobs` j ON j.id = a.j
 -- prune_attempts
 DELETE FROM `rowclaim_attempts` WHERE {ids}
 
+-- effect
+SELECT effect_key, state, digest, owner, holder, attempts, response, error, lease_until, state = 'sending' AND lease_until <= UTC_TIMESTAMP(6), created_at, started_at, finished_at, id FROM `rowclaim_effects` WHERE effect_key = ?
+
+-- insert_effect
+INSERT INTO `rowclaim_effects` (effect_key, state, digest, owner, holder, attempts, lease_for, lease_until, created_at, started_at) VALUES (?, 'sending', ?, ?, ?, 1, ?, UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6))
+
+-- take_effect
+UPDATE `rowclaim_effects` SET state = 'sending', owner = ?, holder = ?, attempts = attempts + 1, error = NULL, lease_for = ?, lease_until = UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND, started_at = UTC_TIMESTAMP(6), finished_at = NULL WHERE effect_key = ? AND attempts = ? AND state = ?
+
+-- renew_effect
+UPDATE `rowclaim_effects` SET lease_until = UTC_TIMESTAMP(6) + INTERVAL lease_for MICROSECOND WHERE effect_key = ? AND owner = ? AND state = 'sending'
+
+-- settle_effect
+UPDATE `rowclaim_effects` SET state = ?, response = ?, error = ?, finished_at = UTC_TIMESTAMP(6) WHERE effect_key = ? AND owner = ? AND state IN ('sending', 'unknown')
+
+-- lapse_effect
+UPDATE `rowclaim_effects` SET state = 'unknown', error = 'the sender was lost', finished_at = UTC_TIMESTAMP(6) WHERE effect_key = ? AND state = 'sending' AND lease_until <= UTC_TIMESTAMP(6)
+
+-- lapsed_effects
+SELECT effect_key FROM `rowclaim_effects` FORCE INDEX (effect_state) WHERE state = 'sending' AND lease_until <= UTC_TIMESTAMP(6) ORDER BY id LIMIT ?
+
+-- resolve_effect
+UPDATE `rowclaim_effects` SET state = ?, response = ?, error = ?, owner = NULL, finished_at = UTC_TIMESTAMP(6) WHERE effect_key = ? AND (state = 'unknown' OR (state = 'sending' AND lease_until <= UTC_TIMESTAMP(6)))
+
+-- list_effects
+SELECT effect_key, state, digest, owner, holder, attempts, response, error, lease_until, state = 'sending' AND lease_until <= UTC_TIMESTAMP(6), created_at, started_at, finished_at, id FROM `rowclaim_effects` WHERE id < ? ORDER BY id DESC LIMIT ?
+
+-- list_effects_of_state
+SELECT effect_key, state, digest, owner, holder, attempts, response, error, lease_until, state = 'sending' AND lease_until <= UTC_TIMESTAMP(6), created_at, started_at, finished_at, id FROM `rowclaim_effects` FORCE INDEX (effect_state) WHERE state = ? AND id < ? ORDER BY id DESC LIMIT ?
+
+-- run_of_slot
+SELECT id, task, slot, rerun, is_manual, state, reason, slots, token, fence, worker, created_at, finished_at, error FROM `rowclaim_runs` WHERE task = ? AND slot = ? AND rerun = ?
+
+-- reruns
+SELECT COALESCE(MAX(rerun), -1) FROM `rowclaim_runs` WHERE task = ? AND slot = ?
+
+-- insert_run
+INSERT INTO `rowclaim_runs` (task, slot, rerun, is_manual, state, token, fence, worker, created_at) VALUES (?, ?, ?, ?, 'started', ?, ?, ?, UTC_TIMESTAMP(6))
+
+-- insert_skipped
+INSERT INTO `rowclaim_runs` (task, slot, rerun, is_manual, state, reason, worker, created_at, finished_at) VALUES (?, ?, ?, ?, 'skipped', ?, ?, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6))
+
+-- insert_skipped_once
+INSERT INTO `rowclaim_runs` (task, slot, state, reason, slots, worker, created_at, finished_at) SELECT ?, ?, 'skipped', ?, ?, ?, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6) FROM DUAL WHERE NOT EXISTS (SELECT 1 FROM `rowclaim_runs` WHERE task = ? AND slot = ? AND rerun = 0)
+
+-- finish_run
+UPDATE `rowclaim_runs` SET state = ?, error = ?, finished_at = UTC_TIMESTAMP(6) WHERE id = ? AND token = ? AND state = 'started'
+
+-- lose_earlier_runs
+UPDATE `rowclaim_runs` SET state = 'lost', error = 'lease expired', finished_at = UTC_TIMESTAMP(6) WHERE state = 'started' AND task = ? AND fence < ?
+
+-- lapsed_runs
+SELECT r.id FROM `rowclaim_runs` r LEFT JOIN `rowclaim_leases` l ON l.name = CONCAT('run:', r.task) WHERE r.state = 'started' AND (l.fence <> r.fence OR l.lease_until <= UTC_TIMESTAMP(6) OR (l.name IS NULL AND r.created_at < UTC_TIMESTAMP(6) - INTERVAL 1 DAY)) ORDER BY r.id LIMIT ?
+
+-- lose_run
+UPDATE `rowclaim_runs` SET state = 'lost', error = 'lease expired', finished_at = UTC_TIMESTAMP(6) WHERE id = ? AND state = 'started' AND NOT EXISTS (SELECT 1 FROM `rowclaim_leases` l WHERE l.name = CONCAT('run:', `rowclaim_runs`.task) AND l.fence = `rowclaim_runs`.fence AND l.lease_until > UTC_TIMESTAMP(6))
+
+-- run
+SELECT id, task, slot, rerun, is_manual, state, reason, slots, token, fence, worker, created_at, finished_at, error FROM `rowclaim_runs` WHERE id = ?
+
+-- list_runs
+SELECT id, task, slot, rerun, is_manual, state, reason, slots, token, fence, worker, created_at, finished_at, error FROM `rowclaim_runs` WHERE id < ? AND (? IS NULL OR task = ?) AND (? IS NULL OR state = ?) ORDER BY id DESC LIMIT ?
+
+-- last_run
+SELECT id, task, slot, rerun, is_manual, state, reason, slots, token, fence, worker, created_at, finished_at, error FROM `rowclaim_runs` WHERE task = ? AND state <> 'skipped' ORDER BY slot DESC, rerun DESC LIMIT 1
+
+-- lock_schedule
+SELECT task, cron, zone, missed, cap, catch_up_for, grace, lease_for, max_run, accounted_until, paused_at, asked_at, UTC_TIMESTAMP(6) FROM `rowclaim_schedules` WHERE task = ? FOR UPDATE
+
+-- schedule
+SELECT task, cron, zone, missed, cap, catch_up_for, grace, lease_for, max_run, accounted_until, paused_at, asked_at, UTC_TIMESTAMP(6) FROM `rowclaim_schedules` WHERE task = ?
+
+-- insert_schedule
+INSERT INTO `rowclaim_schedules` (cron, zone, missed, cap, catch_up_for, grace, lease_for, max_run, task, accounted_until, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6))
+
+-- change_schedule
+UPDATE `rowclaim_schedules` SET accounted_until = CASE WHEN cron = ? AND zone = ? THEN accounted_until ELSE UTC_TIMESTAMP(6) END, cron = ?, zone = ?, missed = ?, cap = ?, catch_up_for = ?, grace = ?, lease_for = ?, max_run = ?, updated_at = UTC_TIMESTAMP(6) WHERE task = ?
+
+-- delete_schedule
+DELETE FROM `rowclaim_schedules` WHERE task = ?
+
+-- list_schedules
+SELECT task, cron, zone, missed, cap, catch_up_for, grace, lease_for, max_run, accounted_until, paused_at, asked_at, UTC_TIMESTAMP(6) FROM `rowclaim_schedules` ORDER BY task LIMIT ?
+
+-- account_schedule
+UPDATE `rowclaim_schedules` SET accounted_until = ? WHERE task = ? AND accounted_until < ?
+
+-- ask_schedule
+UPDATE `rowclaim_schedules` SET asked_at = UTC_TIMESTAMP(6) WHERE task = ?
+
+-- clear_asked
+UPDATE `rowclaim_schedules` SET asked_at = NULL WHERE task = ? AND asked_at = ?
+
+-- pause_schedule
+UPDATE `rowclaim_schedules` SET paused_at = UTC_TIMESTAMP(6) WHERE task = ? AND paused_at IS NULL
+
+-- resume_schedule
+UPDATE `rowclaim_schedules` SET paused_at = NULL WHERE task = ? AND paused_at IS NOT NULL
+
+-- prunable_effects
+SELECT id FROM `rowclaim_effects` WHERE id > ? AND state IN ('succeeded', 'failed') AND finished_at < UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND ORDER BY id LIMIT ?
+
+-- prune_effects
+DELETE FROM `rowclaim_effects` WHERE {ids} AND state IN ('succeeded', 'failed')
+
+-- prunable_runs
+SELECT id FROM `rowclaim_runs` WHERE id > ? AND state <> 'started' AND finished_at < UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND ORDER BY id LIMIT ?
+
+-- prune_runs
+DELETE FROM `rowclaim_runs` WHERE {ids} AND state <> 'started'
+

@@ -220,3 +220,114 @@ SELECT a.id FROM "rowclaim_attempts" a LEFT JOIN "rowclaim_jobs" j ON j.id = a.j
 -- prune_attempts
 DELETE FROM "rowclaim_attempts" WHERE {ids}
 
+-- effect
+SELECT effect_key, state, digest, owner, holder, attempts, response, error, lease_until, state = 'sending' AND lease_until <= CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000, created_at, started_at, finished_at, id FROM "rowclaim_effects" WHERE effect_key = ?
+
+-- insert_effect
+INSERT INTO "rowclaim_effects" (effect_key, state, digest, owner, holder, attempts, lease_for, lease_until, created_at, started_at) VALUES (?, 'sending', ?, ?, ?, 1, ?, CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000 + ?, CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000, CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000)
+
+-- take_effect
+UPDATE "rowclaim_effects" SET state = 'sending', owner = ?, holder = ?, attempts = attempts + 1, error = NULL, lease_for = ?, lease_until = CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000 + ?, started_at = CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000, finished_at = NULL WHERE effect_key = ? AND attempts = ? AND state = ?
+
+-- renew_effect
+UPDATE "rowclaim_effects" SET lease_until = CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000 + lease_for WHERE effect_key = ? AND owner = ? AND state = 'sending'
+
+-- settle_effect
+UPDATE "rowclaim_effects" SET state = ?, response = ?, error = ?, finished_at = CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000 WHERE effect_key = ? AND owner = ? AND state IN ('sending', 'unknown')
+
+-- lapse_effect
+UPDATE "rowclaim_effects" SET state = 'unknown', error = 'the sender was lost', finished_at = CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000 WHERE effect_key = ? AND state = 'sending' AND lease_until <= CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000
+
+-- lapsed_effects
+SELECT effect_key FROM "rowclaim_effects" INDEXED BY "rowclaim_effects_state" WHERE state = 'sending' AND lease_until <= CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000 ORDER BY id LIMIT ?
+
+-- resolve_effect
+UPDATE "rowclaim_effects" SET state = ?, response = ?, error = ?, owner = NULL, finished_at = CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000 WHERE effect_key = ? AND (state = 'unknown' OR (state = 'sending' AND lease_until <= CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000))
+
+-- list_effects
+SELECT effect_key, state, digest, owner, holder, attempts, response, error, lease_until, state = 'sending' AND lease_until <= CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000, created_at, started_at, finished_at, id FROM "rowclaim_effects" WHERE id < ? ORDER BY id DESC LIMIT ?
+
+-- list_effects_of_state
+SELECT effect_key, state, digest, owner, holder, attempts, response, error, lease_until, state = 'sending' AND lease_until <= CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000, created_at, started_at, finished_at, id FROM "rowclaim_effects" INDEXED BY "rowclaim_effects_state" WHERE state = ? AND id < ? ORDER BY id DESC LIMIT ?
+
+-- run_of_slot
+SELECT id, task, slot, rerun, is_manual, state, reason, slots, token, fence, worker, created_at, finished_at, error FROM "rowclaim_runs" WHERE task = ? AND slot = ? AND rerun = ?
+
+-- reruns
+SELECT COALESCE(MAX(rerun), -1) FROM "rowclaim_runs" WHERE task = ? AND slot = ?
+
+-- insert_run
+INSERT INTO "rowclaim_runs" (task, slot, rerun, is_manual, state, token, fence, worker, created_at) VALUES (?, ?, ?, ?, 'started', ?, ?, ?, CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000)
+
+-- insert_skipped
+INSERT INTO "rowclaim_runs" (task, slot, rerun, is_manual, state, reason, worker, created_at, finished_at) VALUES (?, ?, ?, ?, 'skipped', ?, ?, CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000, CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000)
+
+-- insert_skipped_once
+INSERT INTO "rowclaim_runs" (task, slot, state, reason, slots, worker, created_at, finished_at) SELECT ?, ?, 'skipped', ?, ?, ?, CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000, CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000 WHERE NOT EXISTS (SELECT 1 FROM "rowclaim_runs" WHERE task = ? AND slot = ? AND rerun = 0)
+
+-- finish_run
+UPDATE "rowclaim_runs" SET state = ?, error = ?, finished_at = CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000 WHERE id = ? AND token = ? AND state = 'started'
+
+-- lose_earlier_runs
+UPDATE "rowclaim_runs" SET state = 'lost', error = 'lease expired', finished_at = CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000 WHERE state = 'started' AND task = ? AND fence < ?
+
+-- lapsed_runs
+SELECT r.id FROM "rowclaim_runs" r LEFT JOIN "rowclaim_leases" l ON l.name = 'run:' || r.task WHERE r.state = 'started' AND (l.fence <> r.fence OR l.lease_until <= CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000 OR (l.name IS NULL AND r.created_at < CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000 - 86400000000)) ORDER BY r.id LIMIT ?
+
+-- lose_run
+UPDATE "rowclaim_runs" SET state = 'lost', error = 'lease expired', finished_at = CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000 WHERE id = ? AND state = 'started' AND NOT EXISTS (SELECT 1 FROM "rowclaim_leases" l WHERE l.name = 'run:' || "rowclaim_runs".task AND l.fence = "rowclaim_runs".fence AND l.lease_until > CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000)
+
+-- run
+SELECT id, task, slot, rerun, is_manual, state, reason, slots, token, fence, worker, created_at, finished_at, error FROM "rowclaim_runs" WHERE id = ?
+
+-- list_runs
+SELECT id, task, slot, rerun, is_manual, state, reason, slots, token, fence, worker, created_at, finished_at, error FROM "rowclaim_runs" WHERE id < ? AND (? IS NULL OR task = ?) AND (? IS NULL OR state = ?) ORDER BY id DESC LIMIT ?
+
+-- last_run
+SELECT id, task, slot, rerun, is_manual, state, reason, slots, token, fence, worker, created_at, finished_at, error FROM "rowclaim_runs" WHERE task = ? AND state <> 'skipped' ORDER BY slot DESC, rerun DESC LIMIT 1
+
+-- lock_schedule
+SELECT task, cron, zone, missed, cap, catch_up_for, grace, lease_for, max_run, accounted_until, paused_at, asked_at, CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000 FROM "rowclaim_schedules" WHERE task = ?
+
+-- schedule
+SELECT task, cron, zone, missed, cap, catch_up_for, grace, lease_for, max_run, accounted_until, paused_at, asked_at, CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000 FROM "rowclaim_schedules" WHERE task = ?
+
+-- insert_schedule
+INSERT INTO "rowclaim_schedules" (cron, zone, missed, cap, catch_up_for, grace, lease_for, max_run, task, accounted_until, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000, CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000)
+
+-- change_schedule
+UPDATE "rowclaim_schedules" SET accounted_until = CASE WHEN cron = ? AND zone = ? THEN accounted_until ELSE CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000 END, cron = ?, zone = ?, missed = ?, cap = ?, catch_up_for = ?, grace = ?, lease_for = ?, max_run = ?, updated_at = CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000 WHERE task = ?
+
+-- delete_schedule
+DELETE FROM "rowclaim_schedules" WHERE task = ?
+
+-- list_schedules
+SELECT task, cron, zone, missed, cap, catch_up_for, grace, lease_for, max_run, accounted_until, paused_at, asked_at, CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000 FROM "rowclaim_schedules" ORDER BY task LIMIT ?
+
+-- account_schedule
+UPDATE "rowclaim_schedules" SET accounted_until = ? WHERE task = ? AND accounted_until < ?
+
+-- ask_schedule
+UPDATE "rowclaim_schedules" SET asked_at = CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000 WHERE task = ?
+
+-- clear_asked
+UPDATE "rowclaim_schedules" SET asked_at = NULL WHERE task = ? AND asked_at = ?
+
+-- pause_schedule
+UPDATE "rowclaim_schedules" SET paused_at = CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000 WHERE task = ? AND paused_at IS NULL
+
+-- resume_schedule
+UPDATE "rowclaim_schedules" SET paused_at = NULL WHERE task = ? AND paused_at IS NOT NULL
+
+-- prunable_effects
+SELECT id FROM "rowclaim_effects" WHERE id > ? AND state IN ('succeeded', 'failed') AND finished_at < CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000 - ? ORDER BY id LIMIT ?
+
+-- prune_effects
+DELETE FROM "rowclaim_effects" WHERE {ids} AND state IN ('succeeded', 'failed')
+
+-- prunable_runs
+SELECT id FROM "rowclaim_runs" WHERE id > ? AND state <> 'started' AND finished_at < CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000 - ? ORDER BY id LIMIT ?
+
+-- prune_runs
+DELETE FROM "rowclaim_runs" WHERE {ids} AND state <> 'started'
+

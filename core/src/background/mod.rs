@@ -8,6 +8,7 @@ mod writer;
 use crate::claim::{ClaimState, Outcome};
 use crate::engine::Shared;
 use crate::engine::ahead::Order;
+use crate::engine::effect::Settlement;
 use crate::engine::lease::LeaseState;
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::finish::Held;
@@ -35,6 +36,7 @@ enum Command {
     },
     Close(i64),
     Claim(Box<Order>),
+    Settle(Box<Settlement>),
     /// Answered when everything before it is written, or with how many outcomes are not.
     Flush {
         answer: SyncSender<usize>,
@@ -101,6 +103,14 @@ impl Background {
     /// `Unexpected` when the thread has ended.
     pub(crate) fn claim(&self, order: Order) -> Result<()> {
         self.commands.send(Command::Claim(Box::new(order))).map_err(|_| gone())
+    }
+
+    /// Goes on trying to write down what an effect came to.
+    ///
+    /// # Errors
+    /// `Unexpected` when the thread has ended.
+    pub(crate) fn settle(&self, settlement: Settlement) -> Result<()> {
+        self.commands.send(Command::Settle(Box::new(settlement))).map_err(|_| gone())
     }
 
     /// Asks for everything sent before to be written. The receiver answers with the number of outcomes that are not.

@@ -4,6 +4,7 @@ use super::Command;
 use crate::claim::{ClaimState, Outcome};
 use crate::driver::Session;
 use crate::engine::ahead::{self, Order};
+use crate::engine::effect::{self, Settlement};
 use crate::engine::lease::LeaseState;
 use crate::engine::renew::unless_permanent;
 use crate::engine::{Shared, group};
@@ -43,6 +44,7 @@ pub(super) struct Writer {
     refused: usize,
     closing: BTreeSet<i64>,
     orders: Vec<Order>,
+    settlements: Vec<Settlement>,
     close_at: Option<Instant>,
     beat_at: Option<Instant>,
     flushes: Vec<SyncSender<usize>>,
@@ -70,7 +72,7 @@ impl Writer {
                 }
             }
             if let Some((_, answer)) = writer.stop.take() {
-                let _ = answer.send(writer.pending.len() + writer.refused);
+                let _ = answer.send(writer.unwritten());
             }
             if let Some(session) = writer.session.take() {
                 session.close(Duration::from_secs(1)).await;
@@ -116,6 +118,7 @@ impl Writer {
             Command::Finish { claim, job, outcome } => self.pending.push(Pending { claim, job, outcome }),
             Command::Close(id) => self.close(id),
             Command::Claim(order) => self.orders.push(*order),
+            Command::Settle(settlement) => self.settlements.push(*settlement),
             Command::Flush { answer } => self.flushes.push(answer),
             Command::Stop { limit, answer } => self.stop = Some((Instant::now() + limit, answer)),
         }
@@ -124,6 +127,15 @@ impl Writer {
     fn beat_within(&mut self, span: Duration) {
         let beat = Instant::now() + span;
         self.beat_at = Some(self.beat_at.map_or(beat, |at| at.min(beat)));
+    }
+
+    /// Outcomes that wait for the database, or were refused by it.
+    fn unwritten(&self) -> usize {
+        self.pending.len() + self.settlements.len() + self.refused
+    }
+
+    fn has_writes(&self) -> bool {
+        !self.pending.is_empty() || !self.settlements.is_empty()
     }
 
     fn watches(&self) -> bool {
@@ -145,7 +157,7 @@ impl Writer {
     /// When there is something to do next without a command.
     fn next_due(&self) -> Option<Instant> {
         let now = Instant::now();
-        let has_work = !self.pending.is_empty() || !self.orders.is_empty() || !self.flushes.is_empty() || self.stop.is_some();
+        let has_work = self.has_writes() || !self.orders.is_empty() || !self.flushes.is_empty() || self.stop.is_some();
         let work = has_work.then_some(now);
         let beat = self.beat_at.filter(|_| self.watches());
         let next = [work, beat, self.close_at].into_iter().flatten().min()?;
@@ -153,7 +165,7 @@ impl Writer {
     }
 
     fn is_done(&self, is_open: bool) -> bool {
-        let is_written = self.pending.is_empty() && self.closing.is_empty();
+        let is_written = !self.has_writes() && self.closing.is_empty();
         match &self.stop {
             Some((until, _)) => is_written || Instant::now() >= *until,
             None => !is_open && is_written,
@@ -171,7 +183,7 @@ impl Writer {
             Ok(()) => {
                 self.failures = 0;
                 self.not_before = None;
-                if self.pending.is_empty() && !self.flushes.is_empty() {
+                if !self.has_writes() && !self.flushes.is_empty() {
                     let refused = std::mem::take(&mut self.refused);
                     self.flushes.drain(..).for_each(|answer| {
                         let _ = answer.send(refused);
@@ -201,7 +213,7 @@ impl Writer {
         if self.failures < 10 {
             return;
         }
-        let left = self.pending.len() + self.refused;
+        let left = self.unwritten();
         for answer in self.flushes.drain(..) {
             let _ = answer.send(left);
         }
@@ -218,7 +230,7 @@ impl Writer {
                 || self.closing.len() >= 50
                 || !self.flushes.is_empty()
                 || self.stop.is_some());
-        if !must_beat && !must_close && self.pending.is_empty() && self.orders.is_empty() {
+        if !must_beat && !must_close && !self.has_writes() && self.orders.is_empty() {
             return Ok(());
         }
         if self.session.is_none() {
@@ -243,6 +255,21 @@ impl Writer {
                 self.watched.remove(&id);
                 self.refused += outcomes;
             }
+        }
+        while let Some(settlement) = self.settlements.last() {
+            match effect::settle(shared, session, settlement).await {
+                Ok(Some(_)) => {
+                    let claim = settlement.completes.as_ref().map(|completes| Arc::clone(&completes.claim));
+                    if let Some(claim) = claim.filter(|claim| claim.finished(1)) {
+                        self.closing.insert(claim.id);
+                        self.close_at.get_or_insert(now + CLOSE_AFTER);
+                    }
+                }
+                Ok(None) => {}
+                Err(error) if !error.is_permanent() => return Err(error),
+                Err(error) => unless_permanent(session, Err(error)).await?,
+            }
+            self.settlements.pop();
         }
         for order in std::mem::take(&mut self.orders) {
             ahead::carry_out(shared, session, order).await?;

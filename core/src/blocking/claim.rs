@@ -7,6 +7,7 @@ use super::registry::Local;
 use super::steps::{Step, Steps};
 use crate::claim::{ClaimState, Claimable, Finish, HeldRows, Outcome};
 use crate::engine::Claimed;
+use crate::engine::effect::Completes;
 use crate::error::{Error, Result};
 use crate::job::ClaimedJob;
 use crate::plan::finish::Held;
@@ -369,6 +370,21 @@ impl<R: Claimable> Job<R> {
     /// True when it was finished through this claim, or its finish is on the way.
     pub fn is_finished(&self) -> bool {
         self.core.steps().is_finished(self.index)
+    }
+
+    /// What an effect needs to complete it in its own transaction.
+    ///
+    /// # Errors
+    /// `Invalid` after a fork, and for rows that recur: they cannot be completed without their next time.
+    pub(super) fn completes(&self) -> Result<Completes> {
+        let owned = self.core.owned()?;
+        owned.check(&Outcome::Complete)?;
+        Ok(Completes { claim: Arc::clone(&owned.state), job: self.row.control().into() })
+    }
+
+    /// Counts it as finished: an effect has completed it.
+    pub(super) fn mark_finished(&self) {
+        self.core.steps().set(&[self.index], Step::Finished);
     }
 
     /// Its claim's token.

@@ -5,8 +5,10 @@
 //! are made. The one thing to know: claims do not cross a fork.
 
 mod claim;
+mod effect;
 mod lease;
 mod registry;
+mod run;
 mod steps;
 mod table;
 mod wait;
@@ -14,7 +16,9 @@ mod work;
 
 pub use crate::claim::Claimable;
 pub use claim::{Claim, Job, Row};
+pub use effect::{Effect, OnceCall, OnceStep};
 pub use lease::{Lease, Leased};
+pub use run::{Run, RunStart, Tick};
 pub use table::Table;
 pub use wait::set_wait_hook;
 pub use work::{Handled, Summary, WorkRequest};

@@ -6,24 +6,26 @@
 pub(crate) mod codes;
 pub(crate) mod doctor;
 pub(crate) mod guard;
+pub(crate) mod ledger;
 mod mysql;
 pub(crate) mod rows;
 mod sqlite;
 
 use crate::config::ClaimShape;
+use ledger::Ledger;
 use rowclaim_migrations::{Flavor, Names};
 
 macro_rules! statements {
-    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
+    ($texts:ident, $statements:ident: $($(#[$doc:meta])* $name:ident),* $(,)?) => {
         /// The texts of one database before names are filled in.
-        pub(crate) struct Texts { $(pub $name: &'static str),* }
+        pub(crate) struct $texts { $(pub $name: &'static str),* }
 
         /// The statements of one engine.
-        pub(crate) struct Statements { $($(#[$doc])* pub $name: String),* }
+        pub(crate) struct $statements { $($(#[$doc])* pub $name: String),* }
 
-        impl Statements {
-            fn fill(texts: &Texts, fill: impl Fn(&str) -> String) -> Self {
-                Statements { $($name: fill(texts.$name)),* }
+        impl $statements {
+            pub(super) fn fill(texts: &$texts, fill: impl Fn(&str) -> String) -> Self {
+                $statements { $($name: fill(texts.$name)),* }
             }
 
             /// Every statement by name, for the snapshot and EXPLAIN tests.
@@ -34,8 +36,11 @@ macro_rules! statements {
         }
     };
 }
+pub(crate) use statements;
 
 statements! {
+    Texts, Main:
+
     /// Fails with a syntax error where SKIP LOCKED is unknown.
     probe_skip_locked,
 
@@ -205,20 +210,39 @@ pub(crate) fn clock(flavor: Flavor) -> &'static str {
     }
 }
 
+/// The statements of one engine: of jobs and claims, and with `ledger` of leases' siblings.
+pub(crate) struct Statements {
+    main: Main,
+    /// Effects, runs and schedules.
+    pub ledger: Ledger,
+}
+
+impl std::ops::Deref for Statements {
+    type Target = Main;
+    fn deref(&self) -> &Main {
+        &self.main
+    }
+}
+
 impl Statements {
     /// The statements of `flavor` for a claim shape, with the table names filled in.
     pub(crate) fn new(flavor: Flavor, shape: ClaimShape, names: &Names) -> Self {
-        let texts = match flavor {
-            Flavor::MySql => &mysql::TEXTS,
-            Flavor::Sqlite => &sqlite::TEXTS,
+        let (texts, ledger) = match flavor {
+            Flavor::MySql => (&mysql::TEXTS, &ledger::mysql::TEXTS),
+            Flavor::Sqlite => (&sqlite::TEXTS, &ledger::sqlite::TEXTS),
         };
         let (skip, wait) = match shape {
             ClaimShape::SkipLocked => ("FOR UPDATE SKIP LOCKED", "FOR UPDATE"),
             ClaimShape::TokenUpdate => ("FOR UPDATE", "FOR UPDATE"),
             ClaimShape::Exclusive => ("", ""),
         };
-        Statements::fill(texts, |text| {
-            names.fill(text).replace("{skip locked}", skip).replace("{lock}", wait).trim_end().to_owned()
-        })
+        let fill = |text: &str| names.fill(text).replace("{skip locked}", skip).replace("{lock}", wait).trim_end().to_owned();
+        Statements { main: Main::fill(texts, fill), ledger: Ledger::fill(ledger, fill) }
+    }
+
+    /// Every statement by name, for the snapshot and EXPLAIN tests.
+    #[cfg(feature = "faults")]
+    pub(crate) fn all(&self) -> Vec<(&'static str, &str)> {
+        [self.main.all(), self.ledger.all()].concat()
     }
 }

@@ -11,6 +11,7 @@ macro_rules! now {
         "CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000"
     };
 }
+pub(super) use now;
 
 pub(super) const NOW: &str = now!();
 

@@ -58,14 +58,25 @@ pub(crate) enum Acquired {
     Busy(Busy),
 }
 
+/// Where a lease is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// A row of its own.
+    Leases,
+    /// In the row of the effect that its holder sends.
+    Effects,
+}
+
 /// A lease as its holder's process sees it.
 #[derive(Debug)]
 pub(crate) struct LeaseState {
+    /// The lease's name, or the effect's key.
     pub name: String,
     pub owner: Uuid,
     pub fence: i64,
-    holder: String,
-    validity: Validity,
+    pub holder: String,
+    pub place: Place,
+    pub validity: Validity,
 }
 
 impl std::ops::Deref for LeaseState {
@@ -118,7 +129,8 @@ impl Engine {
             Err(busy) => return Ok(Acquired::Busy(busy)),
         };
         let validity = Validity::new(request.lease, None, started);
-        let state = Arc::new(LeaseState { name: request.name.clone(), owner, fence, holder, validity });
+        let place = Place::Leases;
+        let state = Arc::new(LeaseState { name: request.name.clone(), owner, fence, holder, place, validity });
         if self.shared.config.heartbeat {
             self.shared.background()?.watch_lease(&state);
         }
@@ -190,7 +202,7 @@ async fn look(statements: &Statements, session: &mut Session, name: &str) -> Res
     Ok(Some(Standing { owner, holder: row.text(1)?, fence: row.int(2)?, until: row.time(3)?, is_held: row.int(4)? == 1 }))
 }
 
-async fn take(
+pub(super) async fn take(
     shared: &Shared,
     statements: &Statements,
     session: &mut Session,
@@ -227,8 +239,21 @@ async fn take(
 /// The holder's renewal; also puts a row back that was deleted meanwhile.
 pub(crate) async fn extend(shared: &Shared, session: &mut Session, lease: &LeaseState) -> Result<bool> {
     let started = boottime();
+    if lease.is_past_max_run() {
+        lease.set_lost();
+        return Ok(false);
+    }
     let statements = shared.statements(session).await?;
-    let named: Vec<Value> = vec![lease.name.as_str().into(), lease.owner.as_bytes().as_slice().into(), lease.fence.into()];
+    let mut named: Vec<Value> = vec![lease.name.as_str().into(), lease.owner.as_bytes().as_slice().into()];
+    if lease.place == Place::Effects {
+        let is_ours = session.execute(&plain(&statements.ledger.renew_effect, named)).await?.matched == 1;
+        // An effect that was settled meanwhile is not lost: whoever settled it knows.
+        if is_ours {
+            lease.renewed(started);
+        }
+        return Ok(is_ours);
+    }
+    named.push(lease.fence.into());
     let mut is_ours = session.execute(&plain(&statements.renew_lease, named.clone())).await?.matched == 1;
     if !is_ours && look(statements, session, &lease.name).await?.is_none() {
         let span = Value::Int(micros(lease.lease));

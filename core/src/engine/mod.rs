@@ -8,6 +8,7 @@ mod claim;
 pub(crate) mod claims;
 mod create;
 mod doctor;
+pub(crate) mod effect;
 mod finish;
 pub(crate) mod group;
 pub(crate) mod guard;
@@ -18,6 +19,8 @@ mod prune;
 mod recover;
 pub(crate) mod renew;
 mod run;
+pub(crate) mod runs;
+mod schedule;
 mod stats;
 pub(crate) mod table;
 
@@ -28,6 +31,7 @@ pub use jobs::JobFilter;
 pub use migrate::Migrated;
 pub use prune::{PruneRequest, Pruned};
 pub use recover::Recovered;
+pub use runs::RunFilter;
 pub use stats::{Count, QueueStats, Stats};
 
 use crate::background::Background;
@@ -218,8 +222,8 @@ impl Shared {
         if let Some(shape) = self.config.shape {
             return Ok(shape);
         }
-        let probe = Statements::new(self.flavor(), ClaimShape::SkipLocked, &self.names).probe_skip_locked;
-        match session.query(&crate::plan::plain(&probe, vec![])).await {
+        let probe = &Statements::new(self.flavor(), ClaimShape::SkipLocked, &self.names).probe_skip_locked;
+        match session.query(&crate::plan::plain(probe, vec![])).await {
             Ok(_) => Ok(ClaimShape::SkipLocked),
             Err(error) if error.kind() == ErrorKind::Unsupported => Ok(ClaimShape::TokenUpdate),
             Err(error) => Err(error),

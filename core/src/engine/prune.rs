@@ -35,10 +35,14 @@ pub struct Pruned {
     pub claims: u64,
     /// Attempts of jobs that are gone.
     pub attempts: u64,
+    /// Effects that have succeeded or failed. Their keys are free again.
+    pub effects: u64,
+    /// Runs that have ended, and skipped slots.
+    pub runs: u64,
 }
 
 impl Engine {
-    /// Deletes finished jobs, ended claims and their attempts. `progress` is told the counts after each step.
+    /// Deletes finished jobs, ended claims and their attempts, effects and runs that have ended. `progress` is told the counts after each step.
     ///
     /// # Errors
     /// `Invalid` for a wrong batch; `Schema`, `Unavailable`; what was deleted until then stays deleted.
@@ -47,7 +51,7 @@ impl Engine {
             return Err(crate::error::Error::invalid("batch must be from 1 to 10000").during("prune"));
         }
         let mut pruned = Pruned::default();
-        for part in 0..3 {
+        for part in 0..5 {
             let mut after = 0;
             loop {
                 let step = self
@@ -55,7 +59,9 @@ impl Engine {
                         let (find, delete) = match part {
                             0 => (&statements.prunable_jobs, &statements.prune_jobs),
                             1 => (&statements.prunable_claims, &statements.prune_claims),
-                            _ => (&statements.prunable_attempts, &statements.prune_attempts),
+                            2 => (&statements.prunable_attempts, &statements.prune_attempts),
+                            3 => (&statements.ledger.prunable_effects, &statements.ledger.prune_effects),
+                            _ => (&statements.ledger.prunable_runs, &statements.ledger.prune_runs),
                         };
                         let values = vec![Value::Int(after), micros(request.older_than).into(), Value::Int(request.batch as i64)];
                         let rows = session.query(&plain(find, values)).await?;
@@ -72,7 +78,9 @@ impl Engine {
                 let counter = match part {
                     0 => &mut pruned.jobs,
                     1 => &mut pruned.claims,
-                    _ => &mut pruned.attempts,
+                    2 => &mut pruned.attempts,
+                    3 => &mut pruned.effects,
+                    _ => &mut pruned.runs,
                 };
                 *counter += deleted;
                 progress(&pruned);

@@ -31,6 +31,10 @@ pub struct Recovered {
     pub returned: u64,
     /// Rows that had no attempt left and are dead now.
     pub dead: u64,
+    /// Runs whose lease was over: they are lost.
+    pub runs: u64,
+    /// Effects whose sender was gone: nobody knows whether they have happened.
+    pub effects: u64,
 }
 
 impl AddAssign for Recovered {
@@ -38,6 +42,8 @@ impl AddAssign for Recovered {
         self.claims += other.claims;
         self.returned += other.returned;
         self.dead += other.dead;
+        self.runs += other.runs;
+        self.effects += other.effects;
     }
 }
 
@@ -60,12 +66,19 @@ impl Expired {
 }
 
 impl Engine {
-    /// Takes rows back from every claim whose lease has run out.
+    /// Takes rows back from every claim whose lease has run out, and marks runs and effects whose process is gone.
     ///
     /// # Errors
     /// `Schema`, `Unavailable`. Contention with other sweepers is left to them.
     pub async fn recover(&self) -> Result<Recovered> {
-        self.sweep(true).await
+        let mut total = self.sweep(true).await?;
+        (total.runs, total.effects) = self
+            .run("recover", async |_, statements, session, _| {
+                let runs = super::runs::lose_all(statements, session).await?;
+                Ok((runs, super::effect::lapse_all(statements, session).await?))
+            })
+            .await?;
+        Ok(total)
     }
 
     /// As [`Engine::recover`]; without `is_patient`, one pass that leaves claims which others have locked for next time.

@@ -2,11 +2,14 @@
 
 pub(crate) mod claim;
 pub(crate) mod create;
+pub(crate) mod effect;
 pub(crate) mod finish;
 pub(crate) mod guard;
 pub(crate) mod ids;
 pub(crate) mod jobs;
 pub(crate) mod keys;
+pub(crate) mod runs;
+pub(crate) mod slots;
 pub(crate) mod table;
 
 use crate::value::{Statement, Value};

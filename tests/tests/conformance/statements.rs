@@ -63,13 +63,20 @@ fn filled(sql: &str) -> String {
         .replace("queue = ?", "queue = 'q'")
         .replace("queue > ?", "queue > 'a'")
         .replace("name = ?", "name = 'a'")
+        .replace("effect_key = ?", "effect_key = 'a'")
+        .replace("task = ?", "task = 'a'")
+        .replace("state = ?", "state = 'unknown'")
+        .replace("slot = ?", "slot = '2026-01-01'")
+        .replace("accounted_until = ?", "accounted_until = '2026-01-01'")
+        .replace("accounted_until < ?", "accounted_until < '2026-01-01'")
+        .replace("asked_at = ?", "asked_at = '2026-01-01'")
         .replace("token = ?", "token = '0123456789abcdef'");
     let sql = sql.replace("BETWEEN ? AND LEAST(?,", "BETWEEN '1000-01-01' AND LEAST('9999-12-31',");
     sql.replace("? IS NULL OR", "NULL IS NULL OR").replace('?', "1")
 }
 
 /// What walks a table on purpose, each by primary key and in steps, or because it was asked to.
-const WALKS: [&str; 9] = [
+const WALKS: [&str; 14] = [
     "list_tables",
     "list_claims",
     "count_exact",
@@ -79,6 +86,11 @@ const WALKS: [&str; 9] = [
     "list_jobs",
     "list_dead",
     "count_dead",
+    "list_effects",
+    "list_runs",
+    "list_schedules",
+    "prunable_effects",
+    "prunable_runs",
 ];
 
 #[test]

@@ -226,9 +226,9 @@ async fn open(look: &mut Look<'_>, rows: &Rows<'_>, held: &[(Value, Value, bool)
     if has_registry {
         let tokens: HashSet<Uuid> = held.iter().filter_map(|(_, token, _)| form.read(token)).collect();
         let tokens: Vec<Uuid> = tokens.into_iter().collect();
-        let text = Statements::new(table.flavor, rows.shape, &look.shared.names).open_tokens;
+        let text = &Statements::new(table.flavor, rows.shape, &look.shared.names).open_tokens;
         for part in tokens.chunks(500) {
-            let sql = spread(&text, "{list}", "?", part.len());
+            let sql = spread(text, "{list}", "?", part.len());
             let values = part.iter().map(|token| token.as_bytes().as_slice().into()).collect();
             let Ok((_, rows)) = look.ask(&plain(&sql, values)).await? else { continue };
             let read = |row: &Row| Uuid::from_slice(&row.bytes(0).ok()?).ok();

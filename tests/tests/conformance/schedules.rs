@@ -1,0 +1,167 @@
+//! Schedules: every slot is accounted for, in order, by the database's clock.
+
+use conformance::every_database;
+use rowclaim::blocking::{Engine, Tick};
+use rowclaim::{ErrorKind, Missed, RunFilter, RunState, ScheduleRequest, SkipReason};
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::time::Duration;
+
+fn minutely(missed: Missed) -> ScheduleRequest {
+    ScheduleRequest { missed, ..ScheduleRequest::new("t", "* * * * *", "UTC") }
+}
+
+/// The last look was so many seconds ago.
+fn away(db: &conformance::Db, seconds: i64) {
+    let since = if db.is_sqlite() {
+        format!("accounted_until - {seconds} * 1000000")
+    } else {
+        format!("accounted_until - INTERVAL {seconds} SECOND")
+    };
+    db.raw().run(&format!("UPDATE {{schedules}} SET accounted_until = {since}"));
+}
+
+fn tick(engine: &Engine) -> Tick {
+    engine.tick(&["t".to_owned()], None).unwrap()
+}
+
+/// Runs what is due; how many.
+fn run_all(engine: &Engine) -> usize {
+    let mut tick = tick(engine);
+    let mut runs = 0;
+    while let Some(run) = tick.next_run().unwrap() {
+        run.succeed().unwrap();
+        runs += 1;
+    }
+    runs
+}
+
+/// Runs that succeeded, and slots that were missed, disabled and busy.
+fn counts(db: &conformance::Db) -> (i64, i64, i64, i64) {
+    let rows = db.engine.runs(&RunFilter { limit: 10_000, ..RunFilter::default() }).unwrap();
+    let of = |reason| rows.iter().filter(|run| run.reason == Some(reason)).map(|run| run.slots).sum();
+    let succeeded = rows.iter().filter(|run| run.state == RunState::Succeeded).count();
+    (succeeded as i64, of(SkipReason::Missed), of(SkipReason::Disabled), of(SkipReason::Busy))
+}
+
+every_database! {
+    // 127
+    fn missed_slots_are_skipped_or_made_up_for_as_the_policy_says("heartbeat=0", db) {
+        db.engine.schedule(&minutely(Missed::Skip)).unwrap();
+        assert_eq!(run_all(&db.engine), 0, "nothing is due before the first slot");
+        away(db, 600);
+        assert_eq!(run_all(&db.engine), 1, "the newest is within the grace");
+        let (_, missed, _, _) = counts(db);
+        assert!((8..=10).contains(&missed), "{missed}");
+        assert_eq!(run_all(&db.engine), 0);
+
+        db.engine.schedule(&ScheduleRequest { cap: 3, ..minutely(Missed::All) }).unwrap();
+        db.raw().run("DELETE FROM {runs}");
+        away(db, 600);
+        assert_eq!((run_all(&db.engine), run_all(&db.engine)), (3, 3), "three in a pass");
+        let rows = db.engine.runs(&RunFilter::default()).unwrap();
+        assert!(rows.windows(2).all(|pair| pair[0].slot.0 - pair[1].slot.0 == 60_000_000), "in order, none left out");
+    }
+
+    // 133: many look at once; each slot has one row and one run.
+    fn many_that_look_at_once_run_each_slot_once("", db) {
+        db.engine.schedule(&ScheduleRequest { cap: 1_000, ..minutely(Missed::All) }).unwrap();
+        away(db, 40 * 60);
+        let runs = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                let (engine, runs) = (db.another(""), &runs);
+                scope.spawn(move || runs.fetch_add(run_all(&engine), SeqCst));
+            }
+        });
+        // Whoever finds the task busy leaves it to the others, so at the end some may be left.
+        runs.fetch_add(run_all(&db.engine), SeqCst);
+        let rows = db.engine.runs(&RunFilter { limit: 1_000, ..RunFilter::default() }).unwrap();
+        assert!((40..=41).contains(&rows.len()), "{}", rows.len());
+        assert_eq!((runs.load(SeqCst), counts(db).0), (rows.len(), rows.len() as i64));
+    }
+
+    // 122, 135
+    fn a_busy_task_is_skipped_with_its_reason_and_a_failed_slot_is_not_run_again("heartbeat=0", db) {
+        db.engine.schedule(&minutely(Missed::Once)).unwrap();
+        away(db, 60);
+        let run = tick(&db.engine).next_run().unwrap().unwrap();
+        away(db, 60);
+        assert!(tick(&db.another("heartbeat=0")).next_run().unwrap().is_none(), "the slot goes on already");
+        run.fail("no").unwrap();
+        away(db, 60);
+        assert_eq!(run_all(&db.engine), 0, "one start for that slot");
+        let record = &db.engine.schedules(10).unwrap()[0];
+        assert_eq!(record.last.as_ref().map(|run| run.state), Some(RunState::Failed));
+        assert!(record.next_at.unwrap() > record.last.as_ref().unwrap().slot);
+    }
+
+    fn a_paused_schedule_records_its_slots_and_goes_on_when_resumed("heartbeat=0", db) {
+        db.engine.schedule(&minutely(Missed::All)).unwrap();
+        assert!(db.engine.pause_schedule("t").unwrap() && !db.engine.pause_schedule("t").unwrap());
+        away(db, 300);
+        assert_eq!(run_all(&db.engine), 0);
+        let before = counts(db).2;
+        assert!((5..=6).contains(&before), "{before}");
+        away(db, 0);
+        db.raw().run("DELETE FROM {runs}");
+        away(db, 300);
+        assert!(db.engine.resume_schedule("t").unwrap() && !db.engine.resume_schedule("t").unwrap());
+        assert!(counts(db).2 >= 5, "nobody looked while it was paused: they are not made up for");
+        assert_eq!(run_all(&db.engine), 0);
+        assert_eq!(db.engine.pause_schedule("x").unwrap_err().kind(), ErrorKind::NotFound);
+    }
+
+    fn a_person_may_ask_for_a_run_now("heartbeat=0", db) {
+        db.engine.schedule(&minutely(Missed::Skip)).unwrap();
+        db.engine.pause_schedule("t").unwrap();
+        db.engine.ask_run("t").unwrap();
+        let mut pass = tick(&db.engine);
+        let run = pass.next_run().unwrap().unwrap();
+        assert!(run.is_manual());
+        run.succeed().unwrap();
+        assert!(pass.next_run().unwrap().is_none(), "once");
+        let rows = db.engine.runs(&RunFilter::default()).unwrap();
+        assert!(rows.len() == 1 && rows[0].is_manual);
+    }
+
+    fn a_schedule_is_recorded_once_and_a_changed_one_counts_from_now("heartbeat=0", db) {
+        let first = db.engine.schedule(&minutely(Missed::All)).unwrap();
+        assert_eq!(db.engine.schedule(&minutely(Missed::All)).unwrap().accounted_until, first.accounted_until);
+        away(db, 3_600);
+        let kept = db.engine.schedule(&ScheduleRequest { cap: 5, ..minutely(Missed::All) }).unwrap();
+        assert!(kept.accounted_until < first.accounted_until, "the cursor stays");
+        let changed = ScheduleRequest { cron: "*/5 * * * *".into(), ..minutely(Missed::All) };
+        assert!(db.engine.schedule(&changed).unwrap().accounted_until >= first.accounted_until);
+        assert_eq!(db.engine.schedules(10).unwrap().len(), 1);
+        assert!(db.engine.unschedule("t").unwrap() && !db.engine.unschedule("t").unwrap());
+        assert_eq!(tick(&db.engine).next_run().err().unwrap().kind(), ErrorKind::NotFound);
+    }
+
+    fn a_pass_ends_in_time("heartbeat=0", db) {
+        db.engine.schedule(&minutely(Missed::All)).unwrap();
+        away(db, 600);
+        let mut pass = db.engine.tick(&["t".to_owned()], Some(Duration::ZERO)).unwrap();
+        assert!(pass.next_run().unwrap().is_none());
+        assert_eq!(counts(db), (0, 0, 0, 0), "what was not looked at is not lost");
+    }
+
+    fn what_is_wrong_names_the_option("heartbeat=0", db) {
+        let change = |change: &dyn Fn(&mut ScheduleRequest), says: &str| {
+            let mut request = minutely(Missed::Skip);
+            change(&mut request);
+            let error = db.engine.schedule(&request).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Invalid);
+            assert!(error.to_string().contains(says), "{error}");
+        };
+        change(&|r| r.task.clear(), "1 to 187 bytes");
+        change(&|r| r.cron = "every day".into(), "cron expression \"every day\"");
+        change(&|r| r.cron = "61 * * * *".into(), "cron expression");
+        change(&|r| r.zone = "Mars/Olympus".into(), "zone Mars/Olympus");
+        change(&|r| r.cap = 0, "cap must be");
+        change(&|r| r.grace = Duration::ZERO, "grace must be");
+        change(&|r| r.catch_up_for = Some(Duration::from_secs(1)), "catch_up");
+        change(&|r| r.lease = Duration::ZERO, "lease must be");
+        change(&|r| r.max_run = Some(Duration::from_secs(1)), "max_run must not be shorter");
+        assert_eq!(db.engine.schedules(10).unwrap().len(), 0);
+    }
+}
