@@ -9,6 +9,7 @@ mod effect;
 mod lease;
 mod registry;
 mod run;
+mod runner;
 mod steps;
 mod table;
 mod wait;
@@ -19,6 +20,7 @@ pub use claim::{Claim, Job, Row};
 pub use effect::{Effect, OnceCall, OnceStep};
 pub use lease::{Lease, Leased};
 pub use run::{Run, RunStart, Tick};
+pub use runner::{Admission, Admitted, RunnerAnswer, RunnerRequest};
 pub use table::Table;
 pub use wait::set_wait_hook;
 pub use work::{Handled, Summary, WorkRequest};
@@ -287,6 +289,15 @@ impl Engine {
     pub fn stats(&self, exact: bool) -> Result<Stats> {
         let local = self.local()?;
         local.wait(local.engine.stats(exact))
+    }
+
+    /// See [`crate::Engine::has_due`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn has_due(&self, queues: &[String]) -> Result<bool> {
+        let local = self.local()?;
+        local.wait(local.engine.has_due(queues))
     }
 
     /// See [`crate::Engine::doctor`].

@@ -5,8 +5,7 @@ use super::registry::Local;
 use super::table::Table;
 use super::wait::sleep;
 use super::{Engine, wait};
-use crate::claim::Claimable;
-use crate::claim::{ClaimRequest, MAX_LIMIT, Outcome};
+use crate::claim::{ClaimRequest, Claimable, MAX_LIMIT, Outcome};
 use crate::engine::ahead::Ahead;
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::ClaimedJob;
@@ -27,7 +26,8 @@ const SETTLING: usize = 64;
 pub struct WorkRequest<C = ClaimRequest> {
     /// What to claim; its limit is the batch size.
     pub claim: C,
-    /// Stop after this time; what is held and not started is released.
+    /// Stop after this time, and before a job that would not fit if it took as long as those before it; what is held and not
+    /// started is released.
     pub max_time: Option<Duration>,
     /// Stop after this many jobs.
     pub max_jobs: Option<u64>,
@@ -236,6 +236,13 @@ impl<S: Source, C> Loop<'_, S, C> {
             || self.left() == 0
     }
 
+    /// Whether a further job fits into the time that is left, if it takes as long as those before it did.
+    fn fits(&self) -> bool {
+        let handled = u32::try_from(self.handed_out).unwrap_or(u32::MAX);
+        let each = self.busy.checked_div(handled).unwrap_or_default();
+        self.request.max_time.is_none_or(|limit| self.started.elapsed() + each <= limit)
+    }
+
     fn left(&self) -> u64 {
         self.request.max_jobs.map_or(u64::MAX, |max| max.saturating_sub(self.handed_out))
     }
@@ -280,7 +287,7 @@ impl<S: Source, C> Loop<'_, S, C> {
     fn batch(&mut self, claim: &Claim<S::Item>, handler: &mut impl FnMut(&Job<S::Item>) -> Handled) -> Result<bool> {
         let mut is_last = false;
         let mut dropped = Ok(());
-        while !is_last && !self.is_over() {
+        while !is_last && !self.is_over() && self.fits() {
             let job = match claim.next_job() {
                 Ok(Some(job)) => job,
                 Ok(None) => break,
@@ -318,6 +325,7 @@ impl<S: Source, C> Loop<'_, S, C> {
                 is_last = true;
             }
         }
+        is_last |= !self.fits();
         if is_last || self.is_over() {
             dropped = dropped.and(self.drop_next());
         }

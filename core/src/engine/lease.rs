@@ -35,7 +35,7 @@ impl LeaseRequest {
         LeaseRequest { name: name.into(), lease, wait: Duration::ZERO }
     }
 
-    fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self) -> Result<()> {
         if self.name.is_empty() || self.name.len() > MAX_KEY {
             return Err(Error::invalid(format!("the lease's name must have 1 to {MAX_KEY} bytes, not {}", self.name.len())));
         }

@@ -71,6 +71,27 @@ impl Engine {
     }
 }
 
+impl Engine {
+    /// Whether a job of any of the queues is due now. Reads one index entry a queue and priority.
+    ///
+    /// # Errors
+    /// `Schema`, `Unavailable`.
+    pub async fn has_due(&self, queues: &[String]) -> Result<bool> {
+        self.run("stats", async |shared, statements, session, _| {
+            for queue in queues {
+                for priority in priorities(shared, statements, session, queue).await? {
+                    let values = vec![queue.as_str().into(), Value::Int(priority), Value::Int(1)];
+                    if one(&session.query(&plain(&statements.count_due, values)).await?)? > 0 {
+                        return Ok(true);
+                    }
+                }
+            }
+            Ok(false)
+        })
+        .await
+    }
+}
+
 async fn gather(shared: &Shared, statements: &Statements, session: &mut Session, exact: bool) -> Result<Stats> {
     let mut stats = Stats::default();
     let mut after = String::new();

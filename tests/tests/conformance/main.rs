@@ -18,6 +18,7 @@ mod locks;
 mod migrate;
 mod operate;
 mod recover;
+mod runner;
 mod runs;
 mod scenarios;
 mod schedules;
