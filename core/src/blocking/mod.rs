@@ -20,7 +20,7 @@ pub use claim::{Claim, Job, Row};
 pub use effect::{Effect, OnceCall, OnceStep};
 pub use lease::{Lease, Leased};
 pub use run::{Run, RunStart, Tick};
-pub use runner::{Admission, Admitted, RunnerAnswer, RunnerRequest};
+pub use runner::{Admission, Admitted, RunnerAnswer, RunnerRequest, Waiting};
 pub use table::Table;
 pub use wait::set_wait_hook;
 pub use work::{Handled, Summary, WorkRequest};

@@ -96,6 +96,14 @@ impl Run {
         self.end(Some(error))
     }
 
+    /// As it stands in the history.
+    ///
+    /// # Errors
+    /// `NotFound` when it was pruned; `Unavailable`.
+    pub fn record(&self) -> Result<RunRecord> {
+        self.local.wait(self.local.engine.run_record(self.hold.id))
+    }
+
     fn end(&self, error: Option<&str>) -> Result<Finish> {
         self.has_ended.store(true, Relaxed);
         self.local.wait(self.local.engine.finish_run(&self.hold, error))

@@ -3,10 +3,11 @@
 //! The handlers are the caller's; this is the door before them. The token is compared in constant time and never written
 //! anywhere.
 
-use super::{Engine, Lease, Leased, Summary};
+use super::{Engine, Lease, Leased, Summary, Table};
 use crate::engine::Recovered;
 use crate::engine::lease::LeaseRequest;
 use crate::error::{Error, ErrorKind, Result};
+use crate::row::Filters;
 use sha2::{Digest, Sha256};
 use std::time::Duration;
 use subtle::ConstantTimeEq;
@@ -86,6 +87,15 @@ pub enum Admission {
     Refused(RunnerAnswer),
 }
 
+/// Where more work may wait.
+#[derive(Clone, Copy)]
+pub enum Waiting<'a> {
+    /// In these queues.
+    Queues(&'a [String]),
+    /// In a mapped table.
+    Table(&'a Table, &'a Filters),
+}
+
 /// A request that may work; holds the runner's name until it is dropped.
 pub struct Admitted {
     engine: Engine,
@@ -129,11 +139,14 @@ impl Engine {
 }
 
 impl Admitted {
-    /// What the work came to: `ok, claimed, completed, failed, released, lost, recovered, seconds, more`. `more` says that a job
-    /// of the queues is due.
-    pub fn answer(self, work: &Result<Summary>, queues: &[String]) -> RunnerAnswer {
-        let more = work.clone().and_then(|summary| Ok((summary, self.engine.has_due(queues)?)));
-        match more {
+    /// What the work came to: `ok, claimed, completed, failed, released, lost, recovered, seconds, more`. `more` says that
+    /// something is left to do.
+    pub fn answer(self, work: &Result<Summary>, waiting: Waiting<'_>) -> RunnerAnswer {
+        let more = || match waiting {
+            Waiting::Queues(queues) => self.engine.has_due(queues),
+            Waiting::Table(table, filters) => table.remaining(filters),
+        };
+        match work.clone().and_then(|summary| Ok((summary, more()?))) {
             Ok((summary, more)) => RunnerAnswer::new(
                 200,
                 &serde_json::json!({

@@ -123,6 +123,20 @@ impl Engine {
         .await
     }
 
+    /// One run by its number.
+    ///
+    /// # Errors
+    /// `NotFound`; `Schema`, `Unavailable`.
+    pub async fn run_record(&self, id: i64) -> Result<RunRecord> {
+        let found = self
+            .run("runs", async |_, statements, session, _| {
+                let rows = session.query(&plain(&statements.ledger.run, vec![id.into()])).await?;
+                rows.first().map(plan::run).transpose()
+            })
+            .await?;
+        found.ok_or_else(|| Error::new(ErrorKind::NotFound, format!("there is no run {id}")).during("runs"))
+    }
+
     /// The run of a slot, without what people ran again.
     ///
     /// # Errors

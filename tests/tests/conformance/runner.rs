@@ -1,7 +1,7 @@
 //! The door for HTTP requests and crontabs.
 
 use conformance::every_database;
-use rowclaim::blocking::{Admission, Admitted, Handled, RunnerAnswer, RunnerRequest, WorkRequest};
+use rowclaim::blocking::{Admission, Admitted, Handled, RunnerAnswer, RunnerRequest, Waiting, WorkRequest};
 use rowclaim::{ClaimRequest, Outcome};
 use std::time::{Duration, Instant};
 
@@ -69,12 +69,12 @@ every_database! {
             db.engine.work(&request, |_| Handled::As(Outcome::Complete))
         };
         let runner = admitted(db.engine.admit(&door(None), "POST", Some(TOKEN)));
-        let answer = runner.answer(&work(Some(3)), &queues);
+        let answer = runner.answer(&work(Some(3)), Waiting::Queues(&queues));
         assert_eq!(answer.status, 200);
         assert!(answer.body.starts_with(r#"{"ok":true,"claimed":3,"completed":3,"failed":0,"released":0,"lost":0,"recovered":1,"seconds":"#), "{}", answer.body);
         assert!(answer.body.ends_with(r#""more":true}"#), "{}", answer.body);
         let runner = admitted(db.engine.admit(&door(None), "POST", Some(TOKEN)));
-        assert!(runner.answer(&work(None), &queues).body.ends_with(r#""more":false}"#));
+        assert!(runner.answer(&work(None), Waiting::Queues(&queues)).body.ends_with(r#""more":false}"#));
     }
 
     // 131, 132: no job is begun that does not fit.
