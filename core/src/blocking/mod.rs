@@ -14,7 +14,7 @@ mod work;
 
 pub use crate::claim::Claimable;
 pub use claim::{Claim, Job, Row};
-pub use lease::{Lease, Leased};
+pub use lease::{Lease, LeaseFilter, Leased};
 pub use table::Table;
 pub use wait::set_wait_hook;
 pub use work::{Handled, Summary, WorkRequest};
@@ -186,13 +186,12 @@ impl Engine {
         lease::acquire(&self.local()?, request)
     }
 
-    /// See [`crate::Engine::leases`].
+    /// Leases in the order of their names, those that were given back too.
     ///
     /// # Errors
-    /// As there.
-    pub fn leases(&self, limit: usize) -> Result<Vec<LeaseRecord>> {
-        let local = self.local()?;
-        local.wait(local.engine.leases(limit))
+    /// `Invalid` for a wrong limit; `Schema`, `Unavailable`.
+    pub fn leases(&self, filter: &LeaseFilter) -> Result<Vec<LeaseRecord>> {
+        lease::list(&*self.local()?, filter)
     }
 
     /// See [`crate::Engine::guard`].
