@@ -12,6 +12,7 @@ mod run;
 mod runner;
 mod steps;
 mod table;
+mod throttle;
 mod wait;
 mod work;
 
