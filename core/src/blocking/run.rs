@@ -5,7 +5,7 @@ use super::registry::Local;
 use crate::claim::Finish;
 use crate::engine::RunFilter;
 use crate::engine::runs::{Hold, Started};
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use crate::runs::{Missed, RunRecord, RunRequest, ScheduleRecord, ScheduleRequest};
 use crate::time::Timestamp;
 use std::collections::VecDeque;
@@ -83,7 +83,7 @@ impl Run {
     /// It ended well.
     ///
     /// # Errors
-    /// `Invalid` after a fork or close; `Unavailable`: it counts as lost when its lease ends.
+    /// `Invalid` after a fork or close; `Unavailable`, `Interrupted`: it counts as lost when its lease ends.
     pub fn succeed(&self) -> Result<Finish> {
         self.end(None)
     }
@@ -105,8 +105,16 @@ impl Run {
     }
 
     fn end(&self, error: Option<&str>) -> Result<Finish> {
+        let shared = &self.local.engine.shared;
+        shared.check_process().map_err(|e| e.during("finish"))?;
         self.has_ended.store(true, Relaxed);
-        self.local.wait(self.local.engine.finish_run(&self.hold, error))
+        let ended = self.local.wait(self.local.engine.finish_run(&self.hold, error));
+        if matches!(&ended, Err(error) if error.kind() == ErrorKind::Interrupted) {
+            // Whoever waits no longer must not keep the task: its lease ends.
+            shared.background()?.forget_lease(&self.hold.lease);
+            self.hold.lease.set_lost();
+        }
+        ended
     }
 }
 
