@@ -12,7 +12,7 @@ use rowclaim::blocking::Engine;
 use std::time::{Duration, Instant};
 
 /// The figures by name.
-pub const NAMES: [&str; 8] = ["floors", "snapshot", "create", "mapped", "laravel", "claims", "locked", "sqlite"];
+pub const NAMES: [&str; 9] = ["floors", "snapshot", "create", "mapped", "leases", "laravel", "claims", "locked", "sqlite"];
 
 /// Takes one of [`NAMES`].
 pub fn measure(name: &str, server: &mut Server, report: &mut Report, bindings: &Bindings, effort: Effort) -> Result<()> {
@@ -21,6 +21,7 @@ pub fn measure(name: &str, server: &mut Server, report: &mut Report, bindings: &
         "snapshot" => snapshot(server, report, effort),
         "create" => create(server, report, effort),
         "mapped" => crate::mapped::measure(server, report, effort),
+        "leases" => crate::leases::measure(server, report, effort),
         "laravel" => beside_laravel(server, report, bindings, effort),
         "claims" => claims(server, report, bindings, effort),
         "locked" => locked(server, report),

@@ -11,6 +11,7 @@ mod bindings;
 mod figures;
 mod floor;
 mod laravel;
+mod leases;
 mod mapped;
 mod ours;
 mod report;
@@ -38,7 +39,7 @@ const FULL: Effort = Effort { rounds: 7, jobs: 8_000 };
 const QUICK: Effort = Effort { rounds: 3, jobs: 4_000 };
 
 const USAGE: &str = "usage: bench [--quick] [FIGURE ...]
-FIGURE: floors snapshot create mapped laravel claims locked sqlite; all when none is named.
+FIGURE: floors snapshot create mapped leases laravel claims locked sqlite; all when none is named.
 The server is the one that ROWCLAIM_TEST_MARIADB names; tests/servers.py starts one.";
 
 fn main() -> std::process::ExitCode {

@@ -37,6 +37,7 @@ pub use effect::{EffectRecord, EffectState, MAX_RESPONSE, OnUnknown, Once, OnceR
 pub use engine::guard::GuardedWrite;
 pub use engine::lease::{Busy, LeaseRecord, LeaseRequest};
 pub use engine::table::{MappedTable, TableRecord};
+pub use engine::throttle::ThrottleRequest;
 pub use engine::{
     ClaimEnd, ClaimFilter, ClaimName, ClaimRecord, Count, Engine, JobFilter, Migrated, PruneRequest, Pruned, QueueStats,
     Recovered, RunFilter, Stats,

@@ -1,4 +1,5 @@
--- What was done to the outside world (effects), which planned times ran (runs), and the plans (schedules).
+-- What was done to the outside world (effects), which planned times ran (runs), the plans (schedules), and how
+-- often something may happen (limits).
 CREATE TABLE IF NOT EXISTS {effects} (
   id          BIGINT         NOT NULL AUTO_INCREMENT,
   effect_key  VARBINARY(191) NOT NULL,
@@ -54,4 +55,10 @@ CREATE TABLE IF NOT EXISTS {schedules} (
   asked_at        DATETIME(6)    NULL     COMMENT 'a person wants it run now',
   updated_at      DATETIME(6)    NOT NULL,
   PRIMARY KEY (task)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4;
+
+CREATE TABLE IF NOT EXISTS {limits} (
+  name    VARBINARY(191) NOT NULL,
+  next_at BIGINT         NOT NULL COMMENT 'microseconds since 1970, UTC; when the next one may go',
+  PRIMARY KEY (name)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4;

@@ -138,3 +138,9 @@ CREATE TABLE IF NOT EXISTS {schedules} (
   updated_at      DATETIME(6)    NOT NULL,
   PRIMARY KEY (task)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4;
+
+CREATE TABLE IF NOT EXISTS {limits} (
+  name    VARBINARY(191) NOT NULL,
+  next_at BIGINT         NOT NULL COMMENT 'microseconds since 1970, UTC; when the next one may go',
+  PRIMARY KEY (name)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4;

@@ -1,4 +1,5 @@
--- What was done to the outside world (effects), which planned times ran (runs), and the plans (schedules).
+-- What was done to the outside world (effects), which planned times ran (runs), the plans (schedules), and how
+-- often something may happen (limits).
 CREATE TABLE IF NOT EXISTS {effects} (
   id          INTEGER PRIMARY KEY AUTOINCREMENT,
   effect_key  TEXT    NOT NULL UNIQUE,
@@ -50,4 +51,9 @@ CREATE TABLE IF NOT EXISTS {schedules} (
   paused_at       INTEGER,
   asked_at        INTEGER,
   updated_at      INTEGER NOT NULL
+);
+
+CREATE TABLE IF NOT EXISTS {limits} (
+  name    TEXT    NOT NULL PRIMARY KEY,
+  next_at INTEGER NOT NULL
 );

@@ -127,3 +127,8 @@ CREATE TABLE IF NOT EXISTS {schedules} (
   asked_at        INTEGER,
   updated_at      INTEGER NOT NULL
 );
+
+CREATE TABLE IF NOT EXISTS {limits} (
+  name    TEXT    NOT NULL PRIMARY KEY,
+  next_at INTEGER NOT NULL
+);

@@ -101,6 +101,7 @@ impl Names {
             ("{effects}", "effects"),
             ("{runs}", "runs"),
             ("{schedules}", "schedules"),
+            ("{limits}", "limits"),
             ("{schema}", "schema"),
             ("{pick}", "jobs_pick"),
             ("{unique}", "jobs_unique_key"),

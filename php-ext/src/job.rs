@@ -1,12 +1,14 @@
 //! `Rowclaim\Job`: one job of a claim, in a worker's hands.
+#![allow(non_snake_case)]
 
-use crate::arguments::Seconds;
+use crate::arguments::{Seconds, Text};
 use crate::claim::Claim;
+use crate::guard::GuardArguments;
 use crate::held::{Started, failure, giving_back};
 use crate::values::from_json;
 use ext_php_rs::exception::PhpResult;
 use ext_php_rs::prelude::*;
-use ext_php_rs::types::Zval;
+use ext_php_rs::types::{ZendHashTable, Zval};
 use rowclaim::{ClaimedJob, Outcome};
 use std::cell::OnceCell;
 
@@ -116,6 +118,13 @@ impl Job {
     /// Given back without blame, for `delay` seconds. Throws as `complete`.
     pub fn release(&self, delay: Option<Seconds>) -> PhpResult<bool> {
         self.held.finish(&giving_back(delay)?)
+    }
+
+    /// Makes a write on any table with the fence of this claim of the job; false when a later owner has written before.
+    /// Throws as the engine's `guard`.
+    pub fn guard(&self, table: Text, key: &ZendHashTable, set: &ZendHashTable, fenceColumn: Text) -> PhpResult<bool> {
+        let write = GuardArguments { table, key, set, fence_column: fenceColumn };
+        self.held.guard(write)
     }
 
     /// True when it was finished through this claim, or its finish is on the way.

@@ -1,9 +1,9 @@
 //! The PHP extension `rowclaim`: classes in the namespace `Rowclaim` over the core's blocking facade.
 //!
 //! A map, in the order a call travels: `arguments`, `values`, `column_values` and `json` make Rust values of PHP's,
-//! `connect`, `create`, `mapping` and `work` put them together for a verb, `engine`, `claim` and `job` are the classes with
-//! the verbs, `table`, `row_claim` and `row` those of mapped tables, `held` is what both share; `created`, `summary`,
-//! `record` and `rows` are answers, `exceptions` are errors. `process` is the gate between PHP and the core (signals, fatal errors, the
+//! `connect`, `create`, `guard`, `mapping` and `work` put them together for a verb, `engine`, `claim` and `job` are the
+//! classes with the verbs, `table`, `row_claim` and `row` those of mapped tables, `held` is what both share, `lease` is one by
+//! name; `created`, `summary`, `record` and `rows` are answers, `exceptions` are errors. `process` is the gate between PHP and the core (signals, fatal errors, the
 //! end); `ini` has the settings. No SQL, no retries, no time arithmetic, no defaults: those are the core's.
 
 mod arguments;
@@ -14,10 +14,12 @@ mod create;
 mod created;
 mod engine;
 mod exceptions;
+mod guard;
 mod held;
 mod ini;
 mod job;
 mod json;
+mod lease;
 mod mapping;
 mod process;
 mod record;
@@ -84,6 +86,8 @@ pub fn get_module(module: ModuleBuilder) -> ModuleBuilder {
         .class::<row_claim::RowClaim>()
         .class::<row::Row>()
         .class::<record::Record>()
+        .class::<lease::Lease>()
+        .class::<lease::LeaseRecord>()
         .class::<created::Created>()
         .class::<summary::Summary>()
         .class::<json::Json>()

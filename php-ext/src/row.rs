@@ -1,8 +1,10 @@
 //! `Rowclaim\Row`: one row of a claim on a mapped table, in a worker's hands.
+#![allow(non_snake_case)]
 
-use crate::arguments::Seconds;
+use crate::arguments::{Seconds, Text};
 use crate::column_values::{array, completion, zval};
 use crate::exceptions::invalid;
+use crate::guard::GuardArguments;
 use crate::held::{Started, failure, giving_back};
 use crate::record::{Traversable, column, is_set, iterator, json_serializable, shown};
 use crate::row_claim::RowClaim;
@@ -119,6 +121,13 @@ impl Row {
     /// Given back without blame, for `delay` seconds. Throws as `complete`.
     pub fn release(&self, delay: Option<Seconds>) -> PhpResult<bool> {
         self.held.finish(&giving_back(delay)?)
+    }
+
+    /// Makes a write on any table with the fence of this claim of the row; false when a later owner has written before.
+    /// Throws as the engine's `guard`.
+    pub fn guard(&self, table: Text, key: &ZendHashTable, set: &ZendHashTable, fenceColumn: Text) -> PhpResult<bool> {
+        let write = GuardArguments { table, key, set, fence_column: fenceColumn };
+        self.held.guard(write)
     }
 
     /// True when it was finished through this claim, or its finish is on the way.

@@ -3,6 +3,7 @@
 use crate::engine::Engine;
 use crate::errors::{describe, invalid, log, raise};
 use crate::gate::{Held, enter};
+use crate::guard::Write;
 use crate::results;
 use crate::values::{datetime, given, slot, span, text, uuid, whole};
 use pyo3::exceptions::PyException;
@@ -71,6 +72,22 @@ impl Run {
     #[getter]
     fn valid_for(&self, py: Python<'_>) -> PyResult<f64> {
         Ok(self.inner.get(py)?.valid_for().as_secs_f64())
+    }
+
+    /// Makes a write on any table with this run's fence. False when a later run has written: nothing was changed then.
+    ///
+    /// Otherwise as ``Engine.guard``.
+    fn guard(
+        &self,
+        py: Python<'_>,
+        table: &Bound<'_, PyAny>,
+        key: &Bound<'_, PyAny>,
+        set: &Bound<'_, PyAny>,
+        fence_column: &Bound<'_, PyAny>,
+    ) -> PyResult<bool> {
+        let run = self.inner.get(py)?;
+        let write = Write { table, key, set, fence_column }.read()?;
+        enter(py, || run.guard(&write))
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {

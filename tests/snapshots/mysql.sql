@@ -319,6 +319,15 @@ UPDATE `rowclaim_schedules` SET paused_at = UTC_TIMESTAMP(6) WHERE task = ? AND 
 -- resume_schedule
 UPDATE `rowclaim_schedules` SET paused_at = NULL WHERE task = ? AND paused_at IS NOT NULL
 
+-- reserve
+UPDATE `rowclaim_limits` SET next_at = GREATEST(next_at, CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS SIGNED)) + ? WHERE name = ? AND next_at <= CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS SIGNED) + ?
+
+-- reserved
+SELECT next_at - CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS SIGNED) FROM `rowclaim_limits` WHERE name = ?
+
+-- insert_limit
+INSERT INTO `rowclaim_limits` (name, next_at) VALUES (?, CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS SIGNED) + ?)
+
 -- prunable_effects
 SELECT id FROM `rowclaim_effects` WHERE id > ? AND state IN ('succeeded', 'failed') AND finished_at < UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND ORDER BY id LIMIT ?
 

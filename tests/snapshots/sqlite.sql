@@ -319,6 +319,15 @@ UPDATE "rowclaim_schedules" SET paused_at = CAST(ROUND((julianday('now') - 24405
 -- resume_schedule
 UPDATE "rowclaim_schedules" SET paused_at = NULL WHERE task = ? AND paused_at IS NOT NULL
 
+-- reserve
+UPDATE "rowclaim_limits" SET next_at = MAX(next_at, CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000) + ? WHERE name = ? AND next_at <= CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000 + ?
+
+-- reserved
+SELECT next_at - CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000 FROM "rowclaim_limits" WHERE name = ?
+
+-- insert_limit
+INSERT INTO "rowclaim_limits" (name, next_at) VALUES (?, CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000 + ?)
+
 -- prunable_effects
 SELECT id FROM "rowclaim_effects" WHERE id > ? AND state IN ('succeeded', 'failed') AND finished_at < CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000 - ? ORDER BY id LIMIT ?
 

@@ -87,7 +87,7 @@ impl Raw {
 
     /// All own tables, on any database.
     pub fn drop_own_tables(&mut self) {
-        for table in ["jobs", "claims", "attempts", "tables", "leases", "effects", "runs", "schedules", "schema"] {
+        for table in ["jobs", "claims", "attempts", "tables", "leases", "effects", "runs", "schedules", "limits", "schema"] {
             self.run(&format!("DROP TABLE IF EXISTS {{{table}}}"));
         }
     }

@@ -4,6 +4,7 @@ use super::Engine;
 use super::registry::Local;
 use crate::claim::Finish;
 use crate::engine::RunFilter;
+use crate::engine::guard::GuardedWrite;
 use crate::engine::runs::{Hold, Started};
 use crate::error::{ErrorKind, Result};
 use crate::runs::{Missed, RunRecord, RunRequest, ScheduleRecord, ScheduleRequest};
@@ -102,6 +103,15 @@ impl Run {
     /// `NotFound` when it was pruned; `Unavailable`.
     pub fn record(&self) -> Result<RunRecord> {
         self.local.wait(self.local.engine.run_record(self.hold.id))
+    }
+
+    /// Makes a write with this run's fence, whatever the write's own is; false when a later run has written before.
+    ///
+    /// # Errors
+    /// As [`super::Engine::guard`]; `Invalid` after a fork or close.
+    pub fn guard(&self, write: &GuardedWrite) -> Result<bool> {
+        let write = GuardedWrite { fence: self.fence(), ..write.clone() };
+        self.local.wait(self.local.engine.guard(&write))
     }
 
     fn end(&self, error: Option<&str>) -> Result<Finish> {

@@ -23,6 +23,7 @@ pub(crate) mod runs;
 mod schedule;
 mod stats;
 pub(crate) mod table;
+pub(crate) mod throttle;
 
 pub use claim::Claimed;
 pub use claims::{ClaimEnd, ClaimFilter, ClaimName, ClaimRecord};

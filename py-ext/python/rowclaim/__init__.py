@@ -6,10 +6,13 @@ refused, the same business key creates one job. Execution is at least once: a ha
 
 Durations are seconds (``int`` or ``float``) or :class:`datetime.timedelta`; a parameter that is ``None`` takes the
 engine's default. Every error is a :class:`RowclaimError`. Handles may be used from any thread, and an engine in a
-forked child too; claims, their jobs and runs do not cross a fork.
+forked child too; claims, their jobs, leases and runs do not cross a fork.
 
 :meth:`Engine.table` does the same on a table that is there already: it is told which column is the key, the status, the
 token and so on (:class:`TableMapping`), and gives a :class:`Table`, whose claims hand out :class:`Row` objects.
+
+:meth:`Engine.lease` gives one holder at a time a :class:`Lease` by name; :meth:`Engine.guard` keeps late holders from
+writing to tables of your own.
 
 :meth:`Engine.once` and :meth:`Job.once` keep what is done to the outside world from being done twice blindly;
 :meth:`Engine.run_slot`, :meth:`Engine.schedule` and :meth:`Engine.run_due` run tasks by the clock, each planned time
@@ -41,6 +44,7 @@ from ._native import (
     Effect,
     Engine,
     Job,
+    Lease,
     Record,
     Row,
     RowClaim,
@@ -58,6 +62,7 @@ from ._results import (
     EffectRecord,
     Finding,
     JobRow,
+    LeaseRecord,
     Migrated,
     NewJob,
     Pruned,
@@ -92,6 +97,8 @@ __all__ = [
     "Job",
     "JobRow",
     "Json",
+    "Lease",
+    "LeaseRecord",
     "LostError",
     "Migrated",
     "NewJob",
@@ -135,6 +142,7 @@ for _class in (
     Finding,
     JobRow,
     Json,
+    LeaseRecord,
     Migrated,
     NewJob,
     NotSent,

@@ -26,4 +26,5 @@ mod servers;
 mod statements;
 mod tables;
 mod tables_refused;
+mod throttle;
 mod work;

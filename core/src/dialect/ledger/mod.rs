@@ -75,6 +75,13 @@ super::statements! {
     /// Starts a schedule again.
     resume_schedule,
 
+    /// Reserves the next place of a limit, unless it is too far away.
+    reserve,
+    /// How long it is until the place that was reserved just now, or until the next one.
+    reserved,
+    /// Records a limit, its first place taken.
+    insert_limit,
+
     /// Effects that have ended and are old enough to go; what is unknown stays.
     prunable_effects,
     /// Deletes effects that have ended.

@@ -84,6 +84,12 @@ pub(in crate::dialect) const TEXTS: LedgerTexts = LedgerTexts {
     pause_schedule: "UPDATE {schedules} SET paused_at = UTC_TIMESTAMP(6) WHERE task = ? AND paused_at IS NULL",
     resume_schedule: "UPDATE {schedules} SET paused_at = NULL WHERE task = ? AND paused_at IS NOT NULL",
 
+    // The session's zone is UTC. The row is locked until COMMIT, so that `reserved` reads what was written here.
+    reserve: "UPDATE {limits} SET next_at = GREATEST(next_at, CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS SIGNED)) + ? \
+        WHERE name = ? AND next_at <= CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS SIGNED) + ?",
+    reserved: "SELECT next_at - CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS SIGNED) FROM {limits} WHERE name = ?",
+    insert_limit: "INSERT INTO {limits} (name, next_at) VALUES (?, CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS SIGNED) + ?)",
+
     prunable_effects: "SELECT id FROM {effects} WHERE id > ? AND state IN ('succeeded', 'failed') AND finished_at < UTC_TIMESTAMP(6) \
         - INTERVAL ? MICROSECOND ORDER BY id LIMIT ?",
     prune_effects: "DELETE FROM {effects} WHERE {ids} AND state IN ('succeeded', 'failed')",

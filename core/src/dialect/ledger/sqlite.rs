@@ -168,6 +168,16 @@ pub(in crate::dialect) const TEXTS: LedgerTexts = LedgerTexts {
     pause_schedule: concat!("UPDATE {schedules} SET paused_at = ", now!(), " WHERE task = ? AND paused_at IS NULL"),
     resume_schedule: "UPDATE {schedules} SET paused_at = NULL WHERE task = ? AND paused_at IS NOT NULL",
 
+    reserve: concat!(
+        "UPDATE {limits} SET next_at = MAX(next_at, ",
+        now!(),
+        ") + ? WHERE name = ? AND next_at <= ",
+        now!(),
+        " + ?"
+    ),
+    reserved: concat!("SELECT next_at - ", now!(), " FROM {limits} WHERE name = ?"),
+    insert_limit: concat!("INSERT INTO {limits} (name, next_at) VALUES (?, ", now!(), " + ?)"),
+
     prunable_effects: concat!(
         "SELECT id FROM {effects} WHERE id > ? AND state IN ('succeeded', 'failed') AND finished_at < ",
         now!(),
