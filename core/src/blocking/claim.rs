@@ -406,14 +406,6 @@ impl<R: Claimable> Job<R> {
         Ok(Completes { claim: Arc::clone(&owned.state), job: self.row.control().into() })
     }
 
-    /// The engine that its claim was made with.
-    ///
-    /// # Errors
-    /// `Invalid` after a fork or close, and for an empty claim.
-    pub(super) fn local(&self) -> Result<&Arc<Local>> {
-        Ok(&self.core.owned()?.local)
-    }
-
     /// Counts it as finished: an effect has completed it.
     pub(super) fn mark_finished(&self) {
         self.core.steps().set(&[self.index], Step::Finished);

@@ -84,12 +84,8 @@ impl OnceCall {
     /// Completes the job or row in the transaction that records the success; alone when the effect has happened before.
     ///
     /// # Errors
-    /// `Invalid` after a fork, for a job of another engine, whose database may be another one, and for rows that recur: those
-    /// set their next time themselves.
+    /// `Invalid` after a fork, and for rows that recur: those set their next time themselves.
     pub fn completing<R: Claimable + Send + Sync + 'static>(mut self, job: &Job<R>) -> Result<Self> {
-        if !Arc::ptr_eq(&self.local, job.local().map_err(|e| e.during("once"))?) {
-            return Err(Error::invalid("the job to complete was claimed with another engine").during("once"));
-        }
         let (alone, settled) = (job.clone(), job.clone());
         self.completes = Some(Joined {
             completes: job.completes()?,
@@ -158,9 +154,8 @@ impl OnceCall {
     ///
     /// # Errors
     /// `Unavailable`: the background thread goes on trying to write it down; `Lost` when a person or another sender has decided
-    /// meanwhile; `Invalid` when nothing was to be answered, and after a fork; `Interrupted`: the background thread writes it.
+    /// meanwhile; `Invalid` when nothing was to be answered.
     pub fn answer(&mut self, sent: Sent) -> Result<()> {
-        self.local.engine.shared.check_process().map_err(|e| e.during("once"))?;
         let Some((effect, stage)) = self.current.take() else {
             return Err(Error::invalid("there is nothing to answer: no effect is being sent").during("once"));
         };
@@ -170,17 +165,7 @@ impl OnceCall {
         }
         let completes = self.completes.as_ref().map(|joined| joined.completes.clone());
         let settlement = Settlement { effect, sent, completes };
-        let once = match self.local.wait(self.local.engine.settle_effect(&settlement)) {
-            Err(error) if error.kind() == ErrorKind::Interrupted => {
-                // The caller waits no longer; what is known must not be lost with the wait.
-                let background = self.local.engine.shared.background()?;
-                background.forget_lease(&settlement.effect);
-                settlement.effect.set_lost();
-                background.settle(settlement)?;
-                return Err(error);
-            }
-            other => other?,
-        };
+        let once = self.local.wait(self.local.engine.settle_effect(&settlement))?;
         if let (Some(joined), Once::Done(_)) = (&self.completes, &once) {
             (joined.settled)();
         }
@@ -218,17 +203,6 @@ fn once(mut call: OnceCall, send: impl FnOnce(&Effect) -> Sent, ask: impl FnOnce
             OnceStep::Ask(effect) => ask.take().map(|ask| ask(&effect)),
         };
         call.answer(sent.unwrap_or_else(|| Sent::Unknown("asked twice".to_owned())))?;
-    }
-}
-
-impl<R: Claimable + Send + Sync + 'static> Job<R> {
-    /// As [`Engine::begin_once`] in the job's database, with the job [completed](OnceCall::completing) by the effect.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn begin_once(&self, request: OnceRequest) -> Result<OnceCall> {
-        let local = self.local().map_err(|e| e.during("once"))?;
-        OnceCall::new(Arc::clone(local), request)?.completing(self)
     }
 }
 

@@ -4,9 +4,8 @@ use super::Engine;
 use super::registry::Local;
 use crate::claim::Finish;
 use crate::engine::RunFilter;
-use crate::engine::guard::GuardedWrite;
 use crate::engine::runs::{Hold, Started};
-use crate::error::{ErrorKind, Result};
+use crate::error::Result;
 use crate::runs::{Missed, RunRecord, RunRequest, ScheduleRecord, ScheduleRequest};
 use crate::time::Timestamp;
 use std::collections::VecDeque;
@@ -84,7 +83,7 @@ impl Run {
     /// It ended well.
     ///
     /// # Errors
-    /// `Invalid` after a fork or close; `Unavailable`, `Interrupted`: it counts as lost when its lease ends.
+    /// `Invalid` after a fork or close; `Unavailable`: it counts as lost when its lease ends.
     pub fn succeed(&self) -> Result<Finish> {
         self.end(None)
     }
@@ -105,26 +104,9 @@ impl Run {
         self.local.wait(self.local.engine.run_record(self.hold.id))
     }
 
-    /// Makes a write with this run's fence, whatever the write's own is; false when a later run has written before.
-    ///
-    /// # Errors
-    /// As [`super::Engine::guard`]; `Invalid` after a fork or close.
-    pub fn guard(&self, write: &GuardedWrite) -> Result<bool> {
-        let write = GuardedWrite { fence: self.fence(), ..write.clone() };
-        self.local.wait(self.local.engine.guard(&write))
-    }
-
     fn end(&self, error: Option<&str>) -> Result<Finish> {
-        let shared = &self.local.engine.shared;
-        shared.check_process().map_err(|e| e.during("finish"))?;
         self.has_ended.store(true, Relaxed);
-        let ended = self.local.wait(self.local.engine.finish_run(&self.hold, error));
-        if matches!(&ended, Err(error) if error.kind() == ErrorKind::Interrupted) {
-            // Whoever waits no longer must not keep the task: its lease ends.
-            shared.background()?.forget_lease(&self.hold.lease);
-            self.hold.lease.set_lost();
-        }
-        ended
+        self.local.wait(self.local.engine.finish_run(&self.hold, error))
     }
 }
 
