@@ -158,8 +158,8 @@ impl OnceCall {
     ///
     /// # Errors
     /// `Unavailable`: the background thread goes on trying to write it down; `Lost` when a person or another sender has decided
-    /// meanwhile; `Invalid` when nothing was to be answered, and after a fork; `Interrupted`: it is written all the same, unless
-    /// the wait was interrupted twice.
+    /// meanwhile; `Invalid` when nothing was to be answered, and after a fork; `Interrupted`: it is written all the same, by the
+    /// background thread when the wait was interrupted twice.
     pub fn answer(&mut self, sent: Sent) -> Result<()> {
         self.local.engine.shared.check_process()?;
         let Some((effect, stage)) = self.current.take() else {
@@ -171,7 +171,15 @@ impl OnceCall {
         }
         let completes = self.completes.as_ref().map(|joined| joined.completes.clone());
         let settlement = Settlement { effect, sent, completes };
-        let (once, interruption) = self.local.wait_through(self.local.engine.settle_effect(&settlement))?;
+        let written = self.local.wait_through(self.local.engine.settle_effect(&settlement));
+        if matches!(&written, Err(error) if error.kind() == ErrorKind::Interrupted) {
+            // The caller waits no longer; what is known must not be lost with the wait.
+            let background = self.local.engine.shared.background()?;
+            background.forget_lease(&settlement.effect);
+            settlement.effect.set_lost();
+            background.settle(settlement)?;
+        }
+        let (once, interruption) = written?;
         if let (Some(joined), Once::Done(_)) = (&self.completes, &once) {
             (joined.settled)();
         }
