@@ -1,6 +1,6 @@
 //! The class people hold: each verb converts its arguments, goes through the gate, and converts the answer.
 //!
-//! It holds only the core's facade, which finds this process's own engine at each call: an `Engine` survives a fork.
+//! The verbs on effects, runs, schedules and runners are in files of their own. It holds only the core's facade, which finds this process's own engine at each call: an `Engine` survives a fork.
 
 use crate::claim::Claim;
 use crate::errors::{invalid, log, raise};
@@ -60,7 +60,7 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    fn open(&self, py: Python<'_>) -> PyResult<&blocking::Engine> {
+    pub(crate) fn open(&self, py: Python<'_>) -> PyResult<&blocking::Engine> {
         if self.is_closed.load(Relaxed) {
             return Err(invalid(py, "the engine is closed"));
         }
@@ -194,10 +194,10 @@ impl Engine {
         finish: Option<&str>,
     ) -> Object<'py> {
         let engine = self.open(py)?;
-        let handlers = Handlers::new(handlers)?;
+        let handlers = Handlers::new(handlers, "queue")?;
         let options = Options { max_seconds, max_jobs, until_empty, max_idle, finish };
-        let request = options.request(py, claim_request(handlers.queues.clone(), batch, lease, max_run)?)?;
-        work(py, engine, &request, &handlers)
+        let request = options.request(py, claim_request(handlers.names.clone(), batch, lease, max_run)?)?;
+        work(py, engine, &request, &handlers)?.answer(py)
     }
 
     /// Verbs on a table that is there already, by a mapping that says what its columns mean.
@@ -475,7 +475,7 @@ impl Engine {
     }
 }
 
-fn claim_request(
+pub(crate) fn claim_request(
     queues: Vec<String>,
     limit: Argument<'_, '_>,
     lease: Argument<'_, '_>,

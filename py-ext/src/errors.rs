@@ -8,6 +8,7 @@ use pyo3::types::{PyDict, PyString};
 use rowclaim::{Error, ErrorKind};
 
 static MAKE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+static NOT_SENT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 static LOGGER: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
 /// The exception for `error`.
@@ -34,6 +35,11 @@ pub(crate) fn describe(py: Python<'_>, error: &Bound<'_, PyAny>) -> PyResult<Str
         Err(failure) => return Err(failure),
     };
     Ok(if message.is_empty() { class } else { format!("{class}: {message}") })
+}
+
+/// Whether an exception says that an effect has surely not happened.
+pub(crate) fn is_not_sent(py: Python<'_>, error: &PyErr) -> PyResult<bool> {
+    Ok(error.matches(py, NOT_SENT.import(py, "rowclaim._errors", "NotSent")?)?)
 }
 
 /// The text with lone surrogates written as `\udcxx`.

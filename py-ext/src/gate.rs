@@ -62,6 +62,15 @@ impl<T: Send> Held<T> {
     pub(crate) fn get(&self, py: Python<'_>) -> PyResult<&T> {
         self.0.as_ref().ok_or_else(|| errors::invalid(py, "the object is being destroyed"))
     }
+
+    pub(crate) fn get_mut(&mut self, py: Python<'_>) -> PyResult<&mut T> {
+        self.0.as_mut().ok_or_else(|| errors::invalid(py, "the object is being destroyed"))
+    }
+
+    /// The handle itself, to be used up behind the gate.
+    pub(crate) fn take(mut self, py: Python<'_>) -> PyResult<T> {
+        self.0.take().ok_or_else(|| errors::invalid(py, "the object is being destroyed"))
+    }
 }
 
 impl<T: Send> Drop for Held<T> {

@@ -31,6 +31,10 @@ impl Job {
         Job { inner: Held::new(job), payload: PyOnceLock::new() }
     }
 
+    pub(crate) fn inner(&self, py: Python<'_>) -> PyResult<&blocking::Job> {
+        self.inner.get(py)
+    }
+
     fn finish(&self, py: Python<'_>, outcome: &Outcome) -> PyResult<bool> {
         let job = self.inner.get(py)?;
         Ok(enter(py, || job.finish(outcome))? == Finish::Accepted)

@@ -3,8 +3,10 @@
 //!
 //! The files in the order a call travels: `engine` and `table` (the classes people hold), `new_job`, `guard`, `mapping`,
 //! `values` and `column_values` (arguments become Rust values), `gate` (the only way into the core), `claim`, `job`,
-//! `row_claim`, `row`, `lease` and `work` (what is in the caller's hands), `signals` (Ctrl-C and SIGTERM while `work` runs), `results` and `errors`
-//! (answers become Python objects). Exceptions, records and the JSON encoding are plain Python in `python/rowclaim/`.
+//! `row_claim`, `row`, `lease` and `work` (what is in the caller's hands), `effect`, `runs`, `schedule` and `runner` (what
+//! happens once, by the clock, and on request; each brings its verbs of the engine along), `signals` (Ctrl-C and SIGTERM
+//! while `work` runs), `results` and `errors` (answers become Python objects). Exceptions, records, the JSON encoding and
+//! WSGI are plain Python in `python/rowclaim/`.
 //!
 //! The one thing to know: nothing of Python is touched behind the gate except by the wait hook and by handlers of
 //! `work`, which attach for themselves; no native lock is held while they do. All classes are frozen and all state is
@@ -12,6 +14,7 @@
 
 mod claim;
 mod column_values;
+mod effect;
 mod engine;
 mod errors;
 mod gate;
@@ -23,6 +26,9 @@ mod new_job;
 mod results;
 mod row;
 mod row_claim;
+mod runner;
+mod runs;
+mod schedule;
 mod signals;
 mod table;
 mod values;
@@ -65,6 +71,9 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<row_claim::RowClaim>()?;
     module.add_class::<row::Record>()?;
     module.add_class::<row::Row>()?;
+    module.add_class::<effect::Effect>()?;
+    module.add_class::<runs::Run>()?;
+    module.add_class::<runner::Runner>()?;
     module.add_function(wrap_pyfunction!(engine::connect, module)?)?;
     py.import("collections.abc")?.getattr("Mapping")?.call_method1("register", (py.get_type::<row::Record>(),))?;
     // Past the list of public names, that the stubs repeat.

@@ -7,11 +7,12 @@ use pyo3::call::PyCallArgs;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyList, PyTuple};
-use rowclaim::blocking::Summary;
+use rowclaim::blocking::{RunnerAnswer, Summary};
 use rowclaim::{
-    Attempt, Binding, Count, Created, Finding, JobRow, LeaseRecord, Migrated, PlannedStatement, Pruned, QueueStats, Recovered,
-    Stats, TableRecord, Timestamp,
+    Attempt, Binding, Count, Created, EffectRecord, Finding, JobRow, LeaseRecord, Migrated, PlannedStatement, Pruned, QueueStats,
+    Receipt, Recovered, RunRecord, ScheduleRecord, Stats, TableRecord, Timestamp,
 };
+use std::time::Duration;
 
 static RECORDS: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
 
@@ -24,6 +25,15 @@ fn record<'py>(py: Python<'py>, class: &str, fields: impl PyCallArgs<'py>) -> Ob
 
 fn datetime_or_none(py: Python<'_>, at: Option<Timestamp>) -> PyResult<Option<Bound<'_, PyAny>>> {
     at.map(|at| datetime(py, at)).transpose()
+}
+
+/// The fields of a record with more of them than a Rust tuple may have.
+fn joined<'py>(py: Python<'py>, first: &Bound<'py, PyTuple>, rest: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyTuple>> {
+    PyTuple::new(py, first.iter().chain(rest.iter()).collect::<Vec<_>>())
+}
+
+fn seconds(span: Option<Duration>) -> Option<f64> {
+    span.map(|span| span.as_secs_f64())
 }
 
 /// A list of records.
@@ -50,9 +60,7 @@ pub(crate) fn created<'py>(py: Python<'py>, answer: &Created) -> Object<'py> {
 
 pub(crate) fn job_row<'py>(py: Python<'py>, row: &JobRow) -> Object<'py> {
     let JobRow { id, queue, key, priority, state, payload, attempts, max_attempts, lost, fence, .. } = row;
-    let mut fields: Vec<Bound<'py, PyAny>> = Vec::with_capacity(15);
     let first = (id, queue, key, priority, state.name(), payload, attempts, max_attempts, lost, fence);
-    fields.extend(first.into_pyobject(py)?.iter());
     let rest = (
         datetime_or_none(py, row.ready_at)?,
         datetime(py, row.created_at)?,
@@ -60,8 +68,7 @@ pub(crate) fn job_row<'py>(py: Python<'py>, row: &JobRow) -> Object<'py> {
         &row.last_error,
         row.claim_id,
     );
-    fields.extend(rest.into_pyobject(py)?.iter());
-    record(py, "JobRow", PyTuple::new(py, fields)?)
+    record(py, "JobRow", joined(py, &first.into_pyobject(py)?, &rest.into_pyobject(py)?)?)
 }
 
 pub(crate) fn attempt<'py>(py: Python<'py>, attempt: &Attempt) -> Object<'py> {
@@ -81,6 +88,59 @@ pub(crate) fn table_record<'py>(py: Python<'py>, table: &TableRecord) -> Object<
     record(py, "TableRecord", (table.id, &table.name, mapping, datetime(py, table.created_at)?))
 }
 
+pub(crate) fn receipt<'py>(py: Python<'py>, receipt: &Receipt) -> Object<'py> {
+    let Receipt { key, response, attempts, is_fresh, is_completed } = receipt;
+    record(py, "Receipt", (key, response, attempts, is_fresh, is_completed))
+}
+
+pub(crate) fn effect<'py>(py: Python<'py>, effect: &EffectRecord) -> Object<'py> {
+    let EffectRecord { id, key, state, attempts, holder, response, error, .. } = effect;
+    let first = (id, key, state.name(), attempts, holder, response, error);
+    let rest = (
+        datetime(py, effect.lease_until)?,
+        datetime(py, effect.created_at)?,
+        datetime(py, effect.started_at)?,
+        datetime_or_none(py, effect.finished_at)?,
+    );
+    record(py, "EffectRecord", joined(py, &first.into_pyobject(py)?, &rest.into_pyobject(py)?)?)
+}
+
+pub(crate) fn run<'py>(py: Python<'py>, run: &RunRecord) -> Object<'py> {
+    let RunRecord { id, task, rerun, is_manual, state, slots, fence, worker, error, .. } = run;
+    let reason = run.reason.map(rowclaim::SkipReason::name);
+    let first = (id, task, datetime(py, run.slot)?, rerun, is_manual, state.name(), reason, slots, fence, worker);
+    let started_at = datetime(py, run.started_at)?;
+    let rest = (started_at, datetime_or_none(py, run.finished_at)?, seconds(run.duration()), error);
+    record(py, "RunRecord", joined(py, &first.into_pyobject(py)?, &rest.into_pyobject(py)?)?)
+}
+
+pub(crate) fn schedule<'py>(py: Python<'py>, schedule: &ScheduleRecord) -> Object<'py> {
+    let request = &schedule.request;
+    let first = (
+        &request.task,
+        &request.cron,
+        &request.zone,
+        request.missed.name(),
+        request.cap,
+        seconds(request.catch_up_for),
+        request.grace.as_secs_f64(),
+        request.lease.as_secs_f64(),
+        seconds(request.max_run),
+    );
+    let rest = (
+        datetime(py, schedule.accounted_until)?,
+        datetime_or_none(py, schedule.paused_at)?,
+        datetime_or_none(py, schedule.asked_at)?,
+        datetime_or_none(py, schedule.next_at)?,
+        schedule.last.as_ref().map(|last| run(py, last)).transpose()?,
+    );
+    record(py, "ScheduleRecord", joined(py, &first.into_pyobject(py)?, &rest.into_pyobject(py)?)?)
+}
+
+pub(crate) fn runner_answer<'py>(py: Python<'py>, answer: &RunnerAnswer) -> Object<'py> {
+    record(py, "RunnerAnswer", (answer.status, &answer.body))
+}
+
 pub(crate) fn lease<'py>(py: Python<'py>, lease: &LeaseRecord) -> Object<'py> {
     let LeaseRecord { name, holder, fence, is_held, .. } = lease;
     let (acquired_at, lease_until) = (datetime(py, lease.acquired_at)?, datetime(py, lease.lease_until)?);
@@ -88,7 +148,7 @@ pub(crate) fn lease<'py>(py: Python<'py>, lease: &LeaseRecord) -> Object<'py> {
 }
 
 pub(crate) fn recovered<'py>(py: Python<'py>, answer: &Recovered) -> Object<'py> {
-    record(py, "Recovered", (answer.claims, answer.returned, answer.dead))
+    record(py, "Recovered", (answer.claims, answer.returned, answer.dead, answer.runs, answer.effects))
 }
 
 pub(crate) fn migrated<'py>(py: Python<'py>, answer: &Migrated) -> Object<'py> {
@@ -96,7 +156,7 @@ pub(crate) fn migrated<'py>(py: Python<'py>, answer: &Migrated) -> Object<'py> {
 }
 
 pub(crate) fn pruned<'py>(py: Python<'py>, answer: &Pruned) -> Object<'py> {
-    record(py, "Pruned", (answer.jobs, answer.claims, answer.attempts))
+    record(py, "Pruned", (answer.jobs, answer.claims, answer.attempts, answer.effects, answer.runs))
 }
 
 fn count<'py>(py: Python<'py>, count: &Count) -> Object<'py> {
@@ -104,7 +164,7 @@ fn count<'py>(py: Python<'py>, count: &Count) -> Object<'py> {
 }
 
 fn queue_stats<'py>(py: Python<'py>, queue: &QueueStats) -> Object<'py> {
-    let oldest_due = queue.oldest_due.map(|span| span.as_secs_f64());
+    let oldest_due = seconds(queue.oldest_due);
     let fields = (
         &queue.queue,
         count(py, &queue.due)?,

@@ -151,6 +151,10 @@ impl Row {
         Py::new(py, PyClassInitializer::from(Record::new(values)).add_subclass(own)).map(Some)
     }
 
+    pub(crate) fn inner(&self, py: Python<'_>) -> PyResult<&blocking::Row> {
+        self.inner.get(py)
+    }
+
     fn finish(&self, py: Python<'_>, outcome: &Outcome) -> PyResult<bool> {
         let row = self.inner.get(py)?;
         Ok(enter(py, || row.finish(outcome))? == Finish::Accepted)

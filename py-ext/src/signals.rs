@@ -75,6 +75,11 @@ impl StopOnSignal {
     }
 }
 
+/// Does what a signal would have done, had it not asked `work` to stop first.
+pub(crate) fn pass_on(py: Python<'_>, signal: i32) -> PyResult<()> {
+    py.import("signal")?.call_method1("raise_signal", (signal,)).map(drop)
+}
+
 /// Puts the previous handlers back where ours are still in place. May be called more than once.
 pub(crate) fn restore(handler: &Bound<'_, StopOnSignal>) -> PyResult<()> {
     let py = handler.py();

@@ -32,6 +32,10 @@ impl Table {
     pub(crate) fn new(inner: blocking::Table) -> Self {
         Table { inner }
     }
+
+    pub(crate) fn inner(&self) -> &blocking::Table {
+        &self.inner
+    }
 }
 
 #[pymethods]
@@ -96,7 +100,7 @@ impl Table {
     ) -> Object<'py> {
         let options = Options { max_seconds, max_jobs, until_empty, max_idle, finish };
         let request = options.request(py, claim_request(batch, r#where, order, lease, max_run)?)?;
-        work_rows(py, &self.inner, &request, handler)
+        work_rows(py, &self.inner, &request, handler)?.answer(py)
     }
 
     /// Whether any row waits or is held: two look-ups that stop at the first row, never a count.
@@ -214,7 +218,7 @@ fn names(argument: &'static str, named: Argument<'_, '_>) -> PyResult<Vec<String
     }
 }
 
-fn claim_request(
+pub(crate) fn claim_request(
     limit: Argument<'_, '_>,
     r#where: Argument<'_, '_>,
     order: Argument<'_, '_>,

@@ -88,6 +88,14 @@ pub(crate) fn instant(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Timestam
     Ok(Timestamp(value.sub(epoch(py)?)?.floor_div(microsecond)?.extract()?))
 }
 
+/// A planned time: as [`instant`], or text as in RFC 3339, with its zone.
+pub(crate) fn slot(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Timestamp> {
+    if value.is_instance_of::<PyString>() {
+        return Timestamp::from_rfc3339(name, &text(name, value)?).map_err(|error| crate::errors::raise(value.py(), &error));
+    }
+    instant(name, value)
+}
+
 fn epoch(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
     let made = EPOCH.get_or_try_init(py, || {
         let utc = py.import("datetime")?.getattr("timezone")?.getattr("utc")?;

@@ -2,9 +2,9 @@
 //!
 //! The loop runs without the interpreter lock; each handler call attaches. An exception fails its job, what is no
 //! `Exception` (KeyboardInterrupt, SystemExit) releases the job, ends the loop and is raised when the loop has let go of
-//! everything.
+//! everything. Runners work by the same loop.
 
-use crate::errors::{describe, invalid, log};
+use crate::errors::{describe, invalid, log, raise};
 use crate::gate::enter;
 use crate::job::Job;
 use crate::row::{Row, shown};
@@ -22,32 +22,38 @@ use std::time::Duration;
 
 type Argument<'a, 'py> = Option<&'a Bound<'py, PyAny>>;
 
-/// The handlers by queue, and the queues in the caller's order.
+/// The handlers by queue or task, and their names in the caller's order.
 pub(crate) struct Handlers {
-    pub queues: Vec<String>,
-    by_queue: HashMap<String, Py<PyAny>>,
+    pub names: Vec<String>,
+    by_name: HashMap<String, Py<PyAny>>,
 }
 
 impl Handlers {
-    pub(crate) fn new(given: &Bound<'_, PyMapping>) -> PyResult<Self> {
-        let mut handlers = Handlers { queues: Vec::new(), by_queue: HashMap::new() };
+    /// From a mapping whose keys are each a `what`.
+    pub(crate) fn new(given: &Bound<'_, PyMapping>, what: &str) -> PyResult<Self> {
+        let mut handlers = Handlers { names: Vec::new(), by_name: HashMap::new() };
         for pair in given.items()? {
-            let (queue, handler): (Bound<'_, PyAny>, Bound<'_, PyAny>) = pair.extract()?;
-            let queue = text("queue", &queue)?;
+            let (name, handler): (Bound<'_, PyAny>, Bound<'_, PyAny>) = pair.extract()?;
+            let name = text(what, &name)?;
             if !handler.is_callable() {
-                return Err(invalid(given.py(), format!("the handler of queue {queue} cannot be called")));
+                return Err(invalid(given.py(), format!("the handler of {what} {name} cannot be called")));
             }
-            handlers.queues.push(queue.clone());
-            handlers.by_queue.insert(queue, handler.unbind());
+            handlers.names.push(name.clone());
+            handlers.by_name.insert(name, handler.unbind());
         }
         Ok(handlers)
     }
 
+    pub(crate) fn get(&self, py: Python<'_>, name: &str) -> PyResult<&Py<PyAny>> {
+        self.by_name.get(name).ok_or_else(|| invalid(py, format!("no handler for {name}")))
+    }
+
+    pub(crate) fn functions(&self) -> impl Iterator<Item = &Py<PyAny>> {
+        self.by_name.values()
+    }
+
     fn call(&self, py: Python<'_>, job: &blocking::Job) -> PyResult<Handled> {
-        let Some(handler) = self.by_queue.get(&job.queue) else {
-            return Err(invalid(py, format!("no handler for queue {}", job.queue)));
-        };
-        let returned = handler.call1(py, (Job::new(job.clone()),));
+        let returned = self.get(py, &job.queue)?.call1(py, (Job::new(job.clone()),));
         outcome(py, returned, job, || Ok(format!("job {}", job.id)))
     }
 }
@@ -114,31 +120,39 @@ fn attached(raised: &mut Option<PyErr>, call: impl FnOnce(Python<'_>) -> PyResul
     }
 }
 
+/// What a loop came to that no handler and no signal handler has ended by an exception.
+pub(crate) struct Worked {
+    pub summary: rowclaim::Result<Summary>,
+    /// The signal that asked it to stop.
+    pub came: Option<i32>,
+}
+
+impl Worked {
+    pub(crate) fn answer(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+        results::summary(py, &self.summary.map_err(|error| raise(py, &error))?, self.came)
+    }
+}
+
 /// Works until the request's end, with SIGTERM and SIGINT as a wish to stop when this is the main thread.
-fn run<'py>(
-    py: Python<'py>,
+fn run(
+    py: Python<'_>,
     stop: &Arc<AtomicBool>,
     work: impl FnOnce(&mut Option<PyErr>) -> rowclaim::Result<Summary> + Send,
-) -> PyResult<Bound<'py, PyAny>> {
+) -> PyResult<Worked> {
     let watch = signals::install(py, stop)?;
     let mut raised = None;
-    let answer = enter(py, || work(&mut raised));
+    let summary = enter(py, || Ok(work(&mut raised)));
     if let Some(watch) = &watch {
         signals::restore(watch)?;
     }
     if let Some(raised) = raised {
         return Err(raised);
     }
-    results::summary(py, &answer?, watch.and_then(|watch| watch.get().came()))
+    Ok(Worked { summary: summary?, came: watch.and_then(|watch| watch.get().came()) })
 }
 
 /// The jobs of an engine's queues.
-pub(crate) fn work<'py>(
-    py: Python<'py>,
-    engine: &blocking::Engine,
-    request: &WorkRequest,
-    handlers: &Handlers,
-) -> PyResult<Bound<'py, PyAny>> {
+pub(crate) fn work(py: Python<'_>, engine: &blocking::Engine, request: &WorkRequest, handlers: &Handlers) -> PyResult<Worked> {
     run(py, &request.stop, |raised| engine.work(request, |job| attached(raised, |py| handlers.call(py, job))))
 }
 
@@ -148,7 +162,7 @@ pub(crate) fn work_rows<'py>(
     table: &blocking::Table,
     request: &WorkRequest<RowClaimRequest>,
     handler: &Bound<'py, PyAny>,
-) -> PyResult<Bound<'py, PyAny>> {
+) -> PyResult<Worked> {
     if !handler.is_callable() {
         return Err(invalid(py, "the handler cannot be called"));
     }

@@ -217,8 +217,8 @@ def test_an_exception_of_a_signal_handler_ends_an_idle_loop(database: Database) 
 
 
 @contextlib.contextmanager
-def held_by_another(database: Database) -> Iterator[None]:
-    """While it lasts, another process holds the jobs table: a creation waits for the database."""
+def held_by_another(database: Database, table: str = "jobs") -> Iterator[None]:
+    """While it lasts, another process holds a table: a write to it, a creation for instance, waits for the database."""
     if database.name == "sqlite":
         # From a process of its own: two copies of SQLite in one process do not see each other's locks.
         path = database.dsn.removeprefix("sqlite://")
@@ -233,7 +233,7 @@ def held_by_another(database: Database) -> Iterator[None]:
         body = f"""
             import pymysql
             connection = pymysql.connect(**{options!r})
-            connection.cursor().execute("LOCK TABLES {database.prefix}jobs WRITE")
+            connection.cursor().execute("LOCK TABLES {database.prefix}{table} WRITE")
         """
     tail = "print('held', flush=True)\nsys.stdin.read()"
     body = "import sys\n" + textwrap.dedent(body) + tail

@@ -4,8 +4,9 @@ use super::Engine;
 use super::registry::Local;
 use crate::claim::Finish;
 use crate::engine::RunFilter;
+use crate::engine::guard::GuardedWrite;
 use crate::engine::runs::{Hold, Started};
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use crate::runs::{Missed, RunRecord, RunRequest, ScheduleRecord, ScheduleRequest};
 use crate::time::Timestamp;
 use std::collections::VecDeque;
@@ -83,7 +84,8 @@ impl Run {
     /// It ended well.
     ///
     /// # Errors
-    /// `Invalid` after a fork or close; `Unavailable`: it counts as lost when its lease ends.
+    /// `Invalid` after a fork or close; `Unavailable`: it counts as lost when its lease ends; `Interrupted`: it is written all
+    /// the same, unless the wait was interrupted twice: then it counts as lost too.
     pub fn succeed(&self) -> Result<Finish> {
         self.end(None)
     }
@@ -104,9 +106,26 @@ impl Run {
         self.local.wait(self.local.engine.run_record(self.hold.id))
     }
 
+    /// Makes a write with this run's fence, whatever the write's own is; false when a later run has written before.
+    ///
+    /// # Errors
+    /// As [`super::Engine::guard`]; `Invalid` after a fork or close.
+    pub fn guard(&self, write: &GuardedWrite) -> Result<bool> {
+        let write = GuardedWrite { fence: self.fence(), ..write.clone() };
+        self.local.wait(self.local.engine.guard(&write))
+    }
+
     fn end(&self, error: Option<&str>) -> Result<Finish> {
+        self.local.engine.shared.check_process()?;
         self.has_ended.store(true, Relaxed);
-        self.local.wait(self.local.engine.finish_run(&self.hold, error))
+        let written = self.local.wait_through(self.local.engine.finish_run(&self.hold, error));
+        if matches!(&written, Err(error) if error.kind() == ErrorKind::Interrupted) {
+            // Whoever waits no longer must not keep the task: its lease ends.
+            self.local.engine.shared.background()?.forget_lease(&self.hold.lease);
+            self.hold.lease.set_lost();
+        }
+        let (finish, interruption) = written?;
+        interruption.map(|()| finish)
     }
 }
 

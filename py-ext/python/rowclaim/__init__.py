@@ -6,16 +6,21 @@ refused, the same business key creates one job. Execution is at least once: a ha
 
 Durations are seconds (``int`` or ``float``) or :class:`datetime.timedelta`; a parameter that is ``None`` takes the
 engine's default. Every error is a :class:`RowclaimError`. Handles may be used from any thread, and an engine in a
-forked child too; claims, their jobs and leases do not cross a fork.
+forked child too; claims, their jobs, leases and runs do not cross a fork.
 
 :meth:`Engine.table` does the same on a table that is there already: it is told which column is the key, the status, the
 token and so on (:class:`TableMapping`), and gives a :class:`Table`, whose claims hand out :class:`Row` objects.
 
 :meth:`Engine.lease` gives one holder at a time a :class:`Lease` by name; :meth:`Engine.guard` keeps late holders from
 writing to tables of your own.
+
+:meth:`Engine.once` and :meth:`Job.once` keep what is done to the outside world from being done twice blindly;
+:meth:`Engine.run_slot`, :meth:`Engine.schedule` and :meth:`Engine.run_due` run tasks by the clock, each planned time
+once; :meth:`Engine.runner` is the door for HTTP requests and crontabs.
 """
 
 from ._errors import (
+    BusyError,
     ConfigError,
     ContentionError,
     DecodeError,
@@ -24,19 +29,37 @@ from ._errors import (
     InvalidError,
     LostError,
     NotFoundError,
+    NotSent,
     RowclaimError,
     SchemaError,
     UnavailableError,
     UnexpectedError,
+    UnknownError,
     UnsupportedError,
 )
 from ._mapping import TableMapping
-from ._native import ERROR_KINDS, Claim, Engine, Job, Lease, Record, Row, RowClaim, Table, __version__, connect
+from ._native import (
+    ERROR_KINDS,
+    Claim,
+    Effect,
+    Engine,
+    Job,
+    Lease,
+    Record,
+    Row,
+    RowClaim,
+    Run,
+    Runner,
+    Table,
+    __version__,
+    connect,
+)
 from ._payload import Json
 from ._results import (
     Attempt,
     Count,
     Created,
+    EffectRecord,
     Finding,
     JobRow,
     LeaseRecord,
@@ -44,7 +67,11 @@ from ._results import (
     NewJob,
     Pruned,
     QueueStats,
+    Receipt,
     Recovered,
+    RunnerAnswer,
+    RunRecord,
+    ScheduleRecord,
     Stats,
     Summary,
     TableRecord,
@@ -53,6 +80,7 @@ from ._results import (
 __all__ = [
     "ERROR_KINDS",
     "Attempt",
+    "BusyError",
     "Claim",
     "ConfigError",
     "ContentionError",
@@ -60,6 +88,8 @@ __all__ = [
     "Created",
     "DecodeError",
     "DuplicateError",
+    "Effect",
+    "EffectRecord",
     "Engine",
     "Finding",
     "InterruptedWaitError",
@@ -73,13 +103,20 @@ __all__ = [
     "Migrated",
     "NewJob",
     "NotFoundError",
+    "NotSent",
     "Pruned",
     "QueueStats",
+    "Receipt",
     "Record",
     "Recovered",
     "Row",
     "RowClaim",
     "RowclaimError",
+    "Run",
+    "RunRecord",
+    "Runner",
+    "RunnerAnswer",
+    "ScheduleRecord",
     "SchemaError",
     "Stats",
     "Summary",
@@ -88,6 +125,7 @@ __all__ = [
     "TableRecord",
     "UnavailableError",
     "UnexpectedError",
+    "UnknownError",
     "UnsupportedError",
     "__version__",
     "connect",
@@ -100,15 +138,21 @@ for _class in (
     Attempt,
     Count,
     Created,
+    EffectRecord,
     Finding,
     JobRow,
     Json,
     LeaseRecord,
     Migrated,
     NewJob,
+    NotSent,
     Pruned,
     QueueStats,
+    Receipt,
     Recovered,
+    RunRecord,
+    RunnerAnswer,
+    ScheduleRecord,
     Stats,
     Summary,
     TableMapping,

@@ -64,6 +64,18 @@ class LostError(RowclaimError):
     kind = "lost"
 
 
+class BusyError(RowclaimError):
+    """Somebody else is at it right now (only where that is not an answer)."""
+
+    kind = "busy"
+
+
+class UnknownError(RowclaimError):
+    """Whether it has happened cannot be known: a person or the provider must say."""
+
+    kind = "unknown"
+
+
 class ContentionError(RowclaimError):
     """Deadlock or lock wait; retried inside, seen only when the budget ran out."""
 
@@ -92,6 +104,14 @@ class UnexpectedError(RowclaimError):
     """A fault of this code, or a server error nobody has sorted yet."""
 
     kind = "unexpected"
+
+
+class NotSent(Exception):
+    """For functions given to ``Engine.once`` to raise: the effect has surely not happened.
+
+    ``send`` raises it when the provider has refused, so that a later call may send again; ``ask`` when the provider
+    knows nothing of the key. Its text is kept in the ledger.
+    """
 
 
 BY_KIND: dict[str, type[RowclaimError]] = {cls.kind: cls for cls in RowclaimError.__subclasses__()}

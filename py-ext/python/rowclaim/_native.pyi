@@ -8,18 +8,24 @@ from types import TracebackType
 from typing import Any, Literal, final
 from uuid import UUID
 
+from _typeshed.wsgi import StartResponse, WSGIEnvironment
 from typing_extensions import Self, TypeAlias, Unpack, disjoint_base
 
 from rowclaim import (
     Attempt,
     Created,
+    EffectRecord,
     Finding,
     JobRow,
     LeaseRecord,
     Migrated,
     NewJob,
     Pruned,
+    Receipt,
     Recovered,
+    RunnerAnswer,
+    RunRecord,
+    ScheduleRecord,
     Stats,
     Summary,
     TableMapping,
@@ -28,6 +34,8 @@ from rowclaim import (
 
 _Span: TypeAlias = float | timedelta
 _State: TypeAlias = Literal["ready", "claimed", "done", "dead", "cancelled"]
+_EffectState: TypeAlias = Literal["pending", "sending", "succeeded", "failed", "unknown"]
+_RunState: TypeAlias = Literal["started", "succeeded", "failed", "lost", "skipped"]
 _Key: TypeAlias = int | str | bytes
 _Value: TypeAlias = float | Decimal | str | bytes | date | Enum | None
 _Where: TypeAlias = Mapping[str, _Value | Collection[_Value]]
@@ -35,12 +43,15 @@ _Where: TypeAlias = Mapping[str, _Value | Collection[_Value]]
 __all__ = [
     "ERROR_KINDS",
     "Claim",
+    "Effect",
     "Engine",
     "Job",
     "Lease",
     "Record",
     "Row",
     "RowClaim",
+    "Run",
+    "Runner",
     "Table",
     "__version__",
     "connect",
@@ -201,6 +212,168 @@ class Engine:
         It creates no row. It was accepted when it matched a row; a connection that counts only changed rows (PyMySQL without
         ``client_flag=CLIENT.FOUND_ROWS``) answers 0 for a repeat with the same values. ``paramstyle``: ``"qmark"`` (sqlite3)
         or ``"format"`` (PyMySQL, mysqlclient). Raises as ``guard``, and UnsupportedError for ``bytes``.
+        """
+    def once(
+        self,
+        key: str,
+        request: object,
+        send: Callable[[Effect], object],
+        *,
+        ask: Callable[[Effect], object] | None = None,
+        on_unknown: Literal["hold", "ask", "retry"] | None = None,
+        lease: _Span | None = None,
+        wait: _Span | None = None,
+        completes: Job | Row | None = None,
+    ) -> Receipt:
+        """Has an effect outside of the database happen once: calls ``send(effect)`` unless the ledger says that it has
+        happened, and records what came of it.
+
+        ``key``: 1 to 191 bytes; the same key is the same effect, compared byte for byte. ``request``: anything
+        ``json.dumps`` takes; only its digest is kept, and another request under the same key is refused. What ``send``
+        returns is the response, recorded as JSON (up to 1 MB, None allowed) and given to later calls. When ``send`` raises
+        ``NotSent`` it surely has not happened and a later call sends it again; after any other exception, and when the
+        process dies in between, nobody knows. The exception is raised when that is recorded.
+
+        ``on_unknown`` says what is done then: ``"hold"`` (the default) leaves it to a person, who calls
+        ``resolve_effect``; ``"retry"`` sends it again under the same key, for providers that know the key; ``"ask"`` calls
+        ``ask(effect)`` first, which returns the response when it has happened, raises ``NotSent`` when it has not (it is
+        sent then), and anything else when the provider cannot say. ``lease``: a sender that is silent for longer is taken
+        for lost (from 1 second; 60 when None; renewed in the background). ``wait``: for so long another sender of the same
+        key is waited for. ``completes``: a job or row that is completed in the same transaction.
+
+        Raises InvalidError for another request under the key, and when the response has no JSON form (it is recorded as
+        succeeded then); BusyError while another process sends it; UnknownError while nobody knows whether it has happened;
+        LostError when a person has decided meanwhile; UnavailableError, also when it was sent and could not be recorded
+        (that is tried further in the background).
+        """
+    def effect(self, key: str) -> EffectRecord | None:
+        """An effect as it stands in the ledger, or None."""
+    def effects(
+        self, *, state: _EffectState | None = None, before: int | None = None, limit: int | None = None
+    ) -> list[EffectRecord]:
+        """Effects as they stand in the ledger, newest first.
+
+        ``state``: pending, sending, succeeded, failed or unknown. ``before``: only smaller ids, for the next page.
+        ``limit``: 50 when None.
+        """
+    def resolve_effect(self, key: str, happened: bool, response: object = None) -> bool:
+        """A person's word on an effect of which nobody knows: it has happened, with its ``response`` where that is known, or
+        it has not, and the next ``once`` sends it. False when it does not stand so any more.
+
+        Raises NotFoundError.
+        """
+    def run_slot(
+        self,
+        task: str,
+        slot: datetime | str | float,
+        run: Callable[[Run], object],
+        *,
+        lease: _Span | None = None,
+        max_run: _Span | None = None,
+        manual: bool = False,
+    ) -> RunRecord:
+        """Runs ``run(run)`` for a planned time of a task, unless that slot has had its run or the task is running.
+
+        ``task``: 1 to 187 bytes. ``slot``: an aware datetime, text as in RFC 3339 with its zone, or seconds since 1970; the
+        same task and slot run once, however many processes ask. ``lease``: a run that is silent for longer is taken for
+        lost (from 1 second; 60 when None); renewed in the background, not past ``max_run`` from the start. ``manual``: a
+        person wants it, also when the slot has had its run; it is marked as such.
+
+        Gives the slot's record: the new one, ``succeeded`` or ``lost``, when it ran; the earlier one when it had run or is
+        running; ``skipped`` with the reason ``busy`` when another slot of the task is running. An exception of ``run`` fails
+        the run and is raised when that is recorded.
+
+        Raises InvalidError for arguments, a datetime without a zone among them, and UnavailableError, also when the outcome
+        could not be recorded: the run counts as lost then.
+        """
+    def runs(
+        self,
+        *,
+        task: str | None = None,
+        state: _RunState | None = None,
+        before: int | None = None,
+        limit: int | None = None,
+    ) -> list[RunRecord]:
+        """The history of runs and skipped slots, newest first.
+
+        ``state``: started, succeeded, failed, lost or skipped. ``before``: only smaller ids, for the next page. ``limit``:
+        50 when None.
+        """
+    def schedule(
+        self,
+        task: str,
+        cron: str,
+        zone: str,
+        *,
+        missed: Literal["skip", "once", "all"] | None = None,
+        cap: int | None = None,
+        catch_up: _Span | None = None,
+        grace: _Span | None = None,
+        lease: _Span | None = None,
+        max_run: _Span | None = None,
+    ) -> ScheduleRecord:
+        """Records a schedule, or changes it: call it at every start. A changed expression or zone counts from now on.
+
+        ``task``: 1 to 187 bytes. ``cron``: five fields, or six with seconds first. ``zone``: ``UTC``, ``+08:00`` or
+        ``Asia/Shanghai``. ``missed``, what is done about slots that nobody ran in time: ``"skip"`` (when None) records them
+        as skipped, ``"once"`` runs the newest, ``"all"`` runs all, oldest first, ``cap`` (1 to 1,000; 10 when None) in one
+        pass; slots older than ``catch_up`` are never made up for. ``grace``: a slot this late is on time (1 second to 1 day;
+        90 seconds when None). ``lease`` and ``max_run`` as for ``run_slot``.
+
+        Raises InvalidError, naming what cannot be.
+        """
+    def schedules(self, *, limit: int | None = None) -> list[ScheduleRecord]:
+        """Schedules in the order of their names, each with its next slot and its last run."""
+    def unschedule(self, task: str) -> bool:
+        """Deletes a schedule; its history stays. False when there was none."""
+    def pause_schedule(self, task: str) -> bool:
+        """Stops a schedule: its slots are recorded as skipped until it is resumed. False when it is paused already.
+
+        Raises NotFoundError.
+        """
+    def resume_schedule(self, task: str) -> bool:
+        """Starts a paused schedule again; slots that came meanwhile are recorded as skipped. False when it was not paused.
+
+        Raises NotFoundError.
+        """
+    def ask_run(self, task: str) -> None:
+        """Asks for a run at once: the next ``run_due`` of the task makes it, marked as manual, also when it is paused.
+
+        Raises NotFoundError.
+        """
+    def run_due(
+        self, handlers: Mapping[str, Callable[[Run], object]], *, max_seconds: _Span | None = None
+    ) -> list[RunRecord]:
+        """One pass over schedules: runs ``handlers[task](run)`` for every slot that is due, in the order of ``handlers``. Call
+        it every minute.
+
+        Each slot is claimed right before it runs, so any number of processes may do this. No run is begun after
+        ``max_seconds``. Gives the records of what ran in this pass. An exception of a handler fails its run, goes to the
+        logger ``rowclaim``, and the pass goes on; KeyboardInterrupt and SystemExit fail the run, end the pass and are
+        raised.
+
+        Raises NotFoundError for a task without a schedule, when its turn comes, and UnavailableError.
+        """
+    def runner(
+        self,
+        handlers: Mapping[str, Callable[[Job], object]],
+        *,
+        token: str | None = None,
+        name: str | None = None,
+        batch: int | None = None,
+        max_seconds: _Span | None = None,
+        max_jobs: int | None = None,
+        lease: _Span | None = None,
+        max_run: _Span | None = None,
+        finish: Literal["each", "group"] | None = None,
+    ) -> Runner:
+        """A door for HTTP requests and crontabs, behind which ``handlers`` work off what waits and stop when nothing does.
+
+        ``token``: what a request must bring, at least 16 bytes. ``name``: one runner of this name works at a time; any
+        number side by side when None. The other arguments are those of ``work``; give ``max_seconds``, less than the server
+        allows a request.
+
+        Raises InvalidError for a token that can be guessed.
         """
     def doctor(self) -> list[Finding]:
         """Looks at the server and Rowclaim's tables for what is wrong, or will be; changes nothing. A right the account lacks
@@ -381,6 +554,22 @@ class Job:
 
         Otherwise as ``Engine.guard``.
         """
+    def once(
+        self,
+        key: str,
+        request: object,
+        send: Callable[[Effect], object],
+        *,
+        ask: Callable[[Effect], object] | None = None,
+        on_unknown: Literal["hold", "ask", "retry"] | None = None,
+        lease: _Span | None = None,
+        wait: _Span | None = None,
+    ) -> Receipt:
+        """Has an effect happen once, as ``Engine.once``, and completes this job in the transaction that records its success:
+        neither is there without the other. The receipt's ``completed`` is False when the job was lost meanwhile.
+
+        When the effect has happened before, the job is completed without sending.
+        """
     def __enter__(self) -> Self: ...
     def __exit__(
         self, kind: type[BaseException] | None, raised: BaseException | None, traceback: TracebackType | None, /
@@ -480,6 +669,26 @@ class Table:
 
         ``where`` and ``order`` as for ``claim``, everything else as for ``Engine.work``. A handler of rows that recur
         completes each row itself, with a delay.
+        """
+    def runner(
+        self,
+        handler: Callable[[Row], object],
+        *,
+        token: str | None = None,
+        name: str | None = None,
+        where: _Where | None = None,
+        order: str | Iterable[str] | None = None,
+        batch: int | None = None,
+        max_seconds: _Span | None = None,
+        max_jobs: int | None = None,
+        lease: _Span | None = None,
+        max_run: _Span | None = None,
+        finish: Literal["each", "group"] | None = None,
+    ) -> Runner:
+        """A door for HTTP requests and crontabs, behind which ``handler(row)`` works off what waits and stops when nothing
+        does.
+
+        ``token`` and ``name`` as for ``Engine.runner``, the other arguments as for ``work``.
         """
     def remaining(self, where: _Where | None = None) -> bool:
         """Whether any row waits or is held: two look-ups that stop at the first row, never a count."""
@@ -660,7 +869,100 @@ class Row(Record):
         Otherwise as ``Engine.guard``, and InvalidError when the
         mapping names no fence.
         """
+    def once(
+        self,
+        key: str,
+        request: object,
+        send: Callable[[Effect], object],
+        *,
+        ask: Callable[[Effect], object] | None = None,
+        on_unknown: Literal["hold", "ask", "retry"] | None = None,
+        lease: _Span | None = None,
+        wait: _Span | None = None,
+    ) -> Receipt:
+        """Has an effect happen once, as ``Engine.once``, and completes this row in the transaction that records its success:
+        neither is there without the other. The receipt's ``completed`` is False when the row was lost meanwhile.
+
+        When the effect has happened before, the row is completed without sending. Raises InvalidError for rows that recur.
+        """
     def __enter__(self) -> Self: ...
     def __exit__(
         self, kind: type[BaseException] | None, raised: BaseException | None, traceback: TracebackType | None, /
     ) -> bool: ...
+
+@final
+class Effect:
+    """An effect in the hands of the function that sends it or asks about it."""
+
+    @property
+    def key(self) -> str:
+        """The key: hand it to the provider as its idempotency key."""
+    @property
+    def attempts(self) -> int:
+        """Which try this is, from 1."""
+    @property
+    def valid_for(self) -> float:
+        """For how many seconds the ledger surely holds it for this sender; 0.0 when it has ended."""
+
+@final
+class Run:
+    """One run of a task, in the hands of the function that runs it: made by ``Engine.run_slot`` and ``Engine.run_due``.
+
+    It is renewed in the background until the function has ended. Runs do not cross a fork: in the child they are left
+    alone.
+    """
+
+    @property
+    def id(self) -> int:
+        """Its number in the history."""
+    @property
+    def task(self) -> str:
+        """The task."""
+    @property
+    def slot(self) -> datetime:
+        """The planned time, an aware datetime in UTC; of a run that a person asked for, when that was."""
+    @property
+    def fence(self) -> int:
+        """A number above that of every earlier run of the task, for writes that a late run must not make."""
+    @property
+    def token(self) -> UUID:
+        """Its token, a UUID."""
+    @property
+    def manual(self) -> bool:
+        """True when a person asked for it."""
+    @property
+    def lost(self) -> bool:
+        """True once a renewal was refused, or after it ended: the task may run elsewhere now."""
+    @property
+    def valid_for(self) -> float:
+        """For how many seconds it surely is the only run of its task from now on; 0.0 when lost."""
+    def guard(self, table: str, key: Mapping[str, _Value], set: Mapping[str, _Value], fence_column: str) -> bool:
+        """Makes a write on any table with this run's fence. False when a later run has written: nothing was changed then.
+
+        Otherwise as ``Engine.guard``.
+        """
+
+@final
+class Runner:
+    """Work behind an HTTP request or a line of a crontab, made by ``Engine.runner`` and ``Table.runner``: who may start it,
+    one at a time of a name, and what is answered. Usable from any thread, and in a forked child.
+
+    In the main thread SIGTERM and SIGINT end the work after the job in hand, as in ``Engine.work``; when the runner has let
+    go of everything they do what they did before.
+    """
+
+    def handle(self, method: str, token: str | None = None) -> RunnerAnswer:
+        """Works when the request may: POST (otherwise 405) with the token, raw or as ``Bearer …`` (otherwise 403), while no
+        other runner of its name works (otherwise 409, at once). First, jobs of workers that died are taken back.
+
+        Gives a RunnerAnswer: 200 with what was done and whether more waits, 503 without the database, 500 for other faults.
+        A handler's exception only fails its job; KeyboardInterrupt and SystemExit end the work and are raised.
+
+        Raises InvalidError for a runner without a token.
+        """
+    def run(self) -> RunnerAnswer:
+        """Works without asking for a token: for crontabs. Otherwise as ``handle``."""
+    def wsgi(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        """The runner as a WSGI application: the method and the header ``Authorization`` go to ``handle``, and its answer comes
+        back as ``application/json``.
+        """

@@ -1,7 +1,7 @@
-"""Payloads: Python values to JSON text and back, by the standard library's ``json``.
+"""Payloads, requests and responses: Python values to JSON text and back, by the standard library's ``json``.
 
-The text is stored and handed out byte for byte. Whole numbers of any size are exact; keys of mappings become text, as
-``json.dumps`` has it.
+Payloads and responses are stored and handed out byte for byte. Whole numbers of any size are exact; keys of mappings
+become text, as ``json.dumps`` has it.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ _ENCODE = json.JSONEncoder(allow_nan=False, ensure_ascii=False, separators=(",",
 
 @dataclasses.dataclass(frozen=True)
 class Json:
-    """JSON text as a payload: it is checked, stored and handed out byte for byte, never encoded again."""
+    """JSON text as a payload, request or response: checked, kept and handed out byte for byte, never encoded again."""
 
     text: str
 
 
-def encode(payload: object) -> str:
+def encode(payload: object, what: str = "payload") -> str:
     """The JSON text of a payload.
 
     Raises InvalidError for what JSON cannot say: NaN and infinities, bytes, sets, cycles, nesting too deep.
@@ -32,12 +32,34 @@ def encode(payload: object) -> str:
     try:
         return _ENCODE(payload)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise InvalidError(f"payload: {error}") from error
+        raise InvalidError(f"{what}: {error}") from error
 
 
-def decode(text: str) -> Any:
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON")
+
+
+def encode_response(response: object) -> str:
+    """The JSON text of a provider's response, checked here: what has happened is recorded in any case.
+
+    Raises InvalidError as ``encode``, and for ``Json`` that is none.
+    """
+    if isinstance(response, Json):
+        try:
+            json.loads(response.text, parse_constant=_refuse)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InvalidError(f"response: {error}") from error
+    return encode(response, "response")
+
+
+def unencodable(response: object) -> str:
+    """The JSON text in place of a response that has none."""
+    return _ENCODE({"unencodable": type(response).__name__})
+
+
+def decode(text: str, what: str = "payload") -> Any:
     """The value of a payload. Raises DecodeError when Python cannot represent it."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise DecodeError(f"payload: {error}") from error
+        raise DecodeError(f"{what}: {error}") from error

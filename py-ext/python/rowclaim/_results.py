@@ -138,6 +138,138 @@ class Summary:
 
 
 @dataclasses.dataclass(frozen=True)
+class Receipt:
+    """That an effect has happened."""
+
+    #: The effect's key.
+    key: str
+    #: The response's JSON text; None when an earlier one was too large to be kept, or is not known.
+    raw_response: str | None
+    #: How often it was begun.
+    attempts: int
+    #: True when this call has sent it; otherwise it had happened before.
+    fresh: bool
+    #: For an effect that completes a job: whether the job was still ours. None without a job.
+    completed: bool | None
+
+    @property
+    def response(self) -> Any:
+        """The decoded response. Raises DecodeError when Python cannot represent it."""
+        return None if self.raw_response is None else _payload.decode(self.raw_response, "response")
+
+
+@dataclasses.dataclass(frozen=True)
+class EffectRecord:
+    """An effect as it stands in the ledger."""
+
+    #: Its number in the ledger.
+    id: int
+    #: Its key.
+    key: str
+    #: ``pending``, ``sending``, ``succeeded``, ``failed`` or ``unknown``; a sender whose lease is over is ``unknown``.
+    state: str
+    #: How often it was begun.
+    attempts: int
+    #: Who sends or last sent it, for people: the engine's option ``worker``.
+    holder: str
+    #: The response's JSON text, once it has succeeded and unless it was too large.
+    raw_response: str | None
+    #: What went wrong last.
+    error: str | None
+    #: While it is being sent: when its sender counts as lost.
+    lease_until: datetime.datetime
+    #: When it was first begun.
+    created_at: datetime.datetime
+    #: When it was last begun.
+    started_at: datetime.datetime
+    #: When it ended; None while it is being sent.
+    finished_at: datetime.datetime | None
+
+    @property
+    def response(self) -> Any:
+        """The decoded response. Raises DecodeError when Python cannot represent it."""
+        return None if self.raw_response is None else _payload.decode(self.raw_response, "response")
+
+
+@dataclasses.dataclass(frozen=True)
+class RunRecord:
+    """A run, or a skipped slot, as it stands in the history."""
+
+    #: Its number in the history.
+    id: int
+    #: The task.
+    task: str
+    #: The planned time.
+    slot: datetime.datetime
+    #: 0, or counts what people ran again of the same slot.
+    rerun: int
+    #: True when a person asked for it.
+    manual: bool
+    #: ``started``, ``succeeded``, ``failed``, ``lost`` or ``skipped``.
+    state: str
+    #: Why it was skipped: ``busy``, ``missed`` or ``disabled``.
+    reason: str | None
+    #: More than 1: this row stands for so many missed slots, of which ``slot`` is the last.
+    slots: int
+    #: The fence of its lease; None for a skipped one.
+    fence: int | None
+    #: Who ran or skipped it, for people: the engine's option ``worker``.
+    worker: str
+    #: When it began, or was skipped.
+    started_at: datetime.datetime
+    #: When it ended; None while it goes on.
+    finished_at: datetime.datetime | None
+    #: Seconds from its start to its end; None while it goes on and for skipped ones.
+    duration: float | None
+    #: What went wrong.
+    error: str | None
+
+
+@dataclasses.dataclass(frozen=True)
+class ScheduleRecord:
+    """A schedule as it stands."""
+
+    #: The task.
+    task: str
+    #: When it runs: five fields, or six with seconds first.
+    cron: str
+    #: The zone the expression is read in.
+    zone: str
+    #: What is done about slots that nobody ran in time: ``skip``, ``once`` or ``all``.
+    missed: str
+    #: With ``all``: slots made up for in one pass.
+    cap: int
+    #: Slots older than so many seconds are never made up for.
+    catch_up: float | None
+    #: A slot so many seconds late is still on time.
+    grace: float
+    #: The lease of its runs, in seconds.
+    lease: float
+    #: No renewal goes past so many seconds from the start of a run.
+    max_run: float | None
+    #: Every slot up to here has its row in the history.
+    accounted_until: datetime.datetime
+    #: Since when it is paused.
+    paused_at: datetime.datetime | None
+    #: Since when a person wants it run at once.
+    asked_at: datetime.datetime | None
+    #: The next slot; None when it is paused or the expression never comes again.
+    next_at: datetime.datetime | None
+    #: The newest slot that was run.
+    last: RunRecord | None
+
+
+@dataclasses.dataclass(frozen=True)
+class RunnerAnswer:
+    """What a runner answers to a request."""
+
+    #: The HTTP status: 200, 403, 405, 409, 500 or 503.
+    status: int
+    #: JSON text.
+    body: str
+
+
+@dataclasses.dataclass(frozen=True)
 class Recovered:
     """What a recovery found."""
 
@@ -147,6 +279,10 @@ class Recovered:
     returned: int
     #: Rows that had no attempt left and are dead now.
     dead: int
+    #: Runs whose lease was over: they are lost.
+    runs: int = 0
+    #: Effects whose sender was gone: nobody knows whether they have happened.
+    effects: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -169,6 +305,10 @@ class Pruned:
     claims: int
     #: Attempts of jobs that are gone.
     attempts: int
+    #: Effects that had succeeded or failed. Their keys are free again.
+    effects: int = 0
+    #: Runs that had ended, and skipped slots.
+    runs: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
