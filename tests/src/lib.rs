@@ -135,6 +135,23 @@ impl Db {
         self.raw().run(&format!("UPDATE {{claims}} SET lease_until = {past} WHERE state = 'open'"));
     }
 
+    /// Makes the leases of all open claims end so many seconds from now; negative is ago.
+    pub fn leases_end_in(&self, seconds: i64) {
+        let until = match self.is_sqlite() {
+            true => format!("{} + {seconds} * 1000000", Db::SQLITE_CLOCK),
+            false => format!("UTC_TIMESTAMP(6) + INTERVAL {seconds} SECOND"),
+        };
+        self.raw().run(&format!("UPDATE {{claims}} SET lease_until = {until} WHERE state = 'open'"));
+    }
+
+    const SQLITE_CLOCK: &str = "CAST((julianday('now') - 2440587.5) * 86400.0 * 1000 AS INTEGER) * 1000";
+
+    /// The database's clock in microseconds since 1970.
+    pub fn clock(&self) -> i64 {
+        let now = if self.is_sqlite() { Db::SQLITE_CLOCK } else { "CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS SIGNED)" };
+        self.number(&format!("SELECT {now}"))
+    }
+
     /// The tables as text, for the message of a failing test.
     pub fn dump(&self) -> String {
         let mut raw = self.raw();

@@ -1,5 +1,8 @@
 //! What each verb means, on every database. Numbers in comments are those of the case list the suite was built from.
 
+mod adopted_claiming;
+mod adopted_leases;
+mod adopted_locks;
 mod background;
 mod bad_input;
 mod bulk;
