@@ -1,21 +1,23 @@
 //! One worker process of the race and crash suites: claims, records, finishes.
 //!
-//! `worker DSN RECORDS MODE [FAULT SKIP]`: mode `race` finishes in groups with batches of 100; `crash` finishes each job
-//! with a little work in it; `steps` takes one batch through complete, fail and release. With FAULT `crash` the process
-//! kills itself before statement number SKIP. Ends when nothing waits (`race`, `steps`) or when it is killed.
+//! `worker DSN RECORDS MODE [WORD …]`: mode `race` finishes in groups with batches of 100; `crash` finishes each job
+//! with a little work in it; `steps CRASH SKIP` takes one batch through complete, fail and release, and with the words the
+//! process kills itself before statement number SKIP; `poison TABLE MAPPING` claims one row and is killed by it. Ends when
+//! nothing waits (`race`, `steps`) or when it is killed.
 
 use conformance::records::Recorder;
+use nix::sys::signal::{Signal, raise};
 use rowclaim::blocking::{Engine, Handled, WorkRequest};
 use rowclaim::faults::Fault;
-use rowclaim::{ClaimRequest, Config, Finish, Outcome};
+use rowclaim::{ClaimRequest, Config, Finish, Mapping, Outcome, RowClaimRequest};
 use std::path::Path;
 use std::time::Duration;
 
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let [dsn, records, mode, rest @ ..] = &words[..] else { panic!("usage: worker DSN RECORDS MODE [crash SKIP]") };
+    let [dsn, records, mode, rest @ ..] = &words[..] else { panic!("usage: worker DSN RECORDS MODE [WORD …]") };
     let config = Config::new(dsn).unwrap();
-    if let [_, skip] = rest {
+    if let ("steps", [_, skip]) = (mode.as_str(), rest) {
         config.faults.order("", Fault::Crash, skip.parse().unwrap(), 1);
     }
     let engine = Engine::with_config(config).unwrap();
@@ -24,6 +26,7 @@ fn main() {
         "race" => race(&engine, &mut recorder),
         "crash" => crash(&engine, &mut recorder),
         "steps" => steps(&engine, &mut recorder),
+        "poison" => poison(&engine, &rest[0], &rest[1]),
         other => panic!("no mode {other}"),
     };
     engine.close(Duration::from_secs(10)).unwrap();
@@ -83,6 +86,16 @@ fn crash(engine: &Engine, recorder: &mut Recorder) -> ! {
             }
         }
     }
+}
+
+/// Starts one row of a mapped table, which kills it.
+fn poison(engine: &Engine, table: &str, mapping: &str) -> u32 {
+    let table = engine.table(table, &Mapping::from_json(mapping).unwrap()).unwrap();
+    let claim = table.claim(&RowClaimRequest::new(1)).unwrap();
+    if claim.next_job().unwrap().is_some() {
+        raise(Signal::SIGKILL).unwrap();
+    }
+    0
 }
 
 fn steps(engine: &Engine, recorder: &mut Recorder) -> u32 {

@@ -1,8 +1,11 @@
 //! What each verb means, on every database. Numbers in comments are those of the case list the suite was built from.
 
+mod adopted_attempts;
 mod adopted_claiming;
 mod adopted_leases;
 mod adopted_locks;
+mod adopted_servers;
+mod adopted_times;
 mod background;
 mod bad_input;
 mod bulk;
