@@ -2,8 +2,9 @@
 //!
 //! | case | where |
 //! |---|---|
-//! | 1, 3, 4, 5, 9, 10 | here |
-//! | 2, 7, 8 | `tables`, `tables_refused` |
+//! | 1, 3, 4, 5, 7, 9, 10 | here |
+//! | 2, 8 | `tables` |
+//! | 6 | not in the list |
 
 use conformance::tables::{ALL_ROLES, TARGETS, UserTable, abandon, claim, keys};
 use conformance::{Db, Kind, every_database, wait_until};
@@ -125,6 +126,20 @@ every_database! {
             batch.job(0).unwrap().release(Duration::ZERO).unwrap();
         }
         assert_eq!(tokens.len(), 5, "new for every claim");
+    }
+
+    // 7: a claim is read back by its token, whatever the claim's time has become in its column.
+    fn a_claim_in_the_middle_of_a_second_finds_its_rows("heartbeat=0", db) {
+        let targets = UserTable::targets(db, 1);
+        let table = targets.map("\"claimed_at\":\"send_at\",\"zone\":\"UTC\"");
+        let mut parts = HashSet::new();
+        let since = Instant::now();
+        while since.elapsed() < Duration::from_millis(1_100) {
+            parts.insert(db.clock() % 1_000_000 / 250_000);
+            assert_eq!(keys(&claim(&table, 1)), [1]);
+        }
+        assert_eq!(parts.len(), 4, "in every quarter of a second");
+        assert!(!targets.column("send_at")[0].contains('.'));
     }
 
     // 9: two that know of the same row start it once; the other one hears so at once.

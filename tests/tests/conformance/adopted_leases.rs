@@ -2,8 +2,8 @@
 //!
 //! | case | where |
 //! |---|---|
-//! | 25, 26, 28, 35, 36, 38, 40–42, 45–47, 49, 51 | here |
-//! | 27, 29–32, 34, 39, 43 | `tables` |
+//! | 25, 26, 28, 30, 32, 35, 36, 38, 40–42, 45–47 (and with it 29), 49, 51 | here |
+//! | 27, 31, 34, 39, 43 | `tables` |
 //! | 37 | the interpreter lock is the bindings': their tests of processes |
 //! | 44 | the life of a key is a job's: `create` |
 //! | 48 | runs have tables of their own; a row left in `processing` is 34 |
@@ -117,6 +117,41 @@ every_database! {
         assert_eq!(db.number("SELECT COUNT(*) FROM {attempts}"), 20, "one end for each fence");
     }
 
+    // 30: a worker that is told to stop keeps the row in its hand until it is done.
+    fn the_row_in_hand_keeps_its_lease_while_the_worker_stops("lease=1&heartbeat=1", db) {
+        let targets = UserTable::targets(db, 3);
+        let (table, other) = (targets.map(&at_once()), targets.map_by(&db.another(""), &at_once()));
+        let request = WorkRequest::new(RowClaimRequest::new(3));
+        let summary = table.work(&request, |_| {
+            request.stop.store(true, SeqCst);
+            let since = Instant::now();
+            while since.elapsed() < Duration::from_millis(1_500) {
+                assert_eq!(other.recover().unwrap(), Recovered::default());
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            Handled::As(Outcome::Complete)
+        }).unwrap();
+        assert_eq!((summary.completed, summary.released, summary.lost), (1, 2, 0));
+        assert_eq!(targets.column("status"), ["2", "0", "0"]);
+    }
+
+    // 32: a worker that is started again under its name neither owns nor renews what it held before.
+    fn a_restarted_worker_of_the_same_name_does_not_keep_its_orphans("lease=1&heartbeat=1&worker=web-1", db) {
+        let targets = UserTable::targets(db, 4);
+        let dead = targets.map_by(&db.another("heartbeat=0&worker=web-1"), &at_once());
+        abandon(claim(&dead, 3));
+        let table = targets.map(&at_once());
+        let own = claim(&table, 1);
+        assert_eq!(keys(&own), [4]);
+        let mut back = 0;
+        wait_until("the orphans come back", || {
+            back += table.recover().unwrap().returned;
+            back == 3
+        });
+        assert!(own.renew().unwrap());
+        assert_eq!(targets.column("status"), ["0", "0", "0", "1"]);
+    }
+
     // 35: the limit may be in the row; the last attempt that is lost is the end of the row.
     fn the_last_attempt_that_is_lost_ends_the_row_with_its_reason("heartbeat=0", db) {
         let columns = format!("{TARGETS}, most INT NOT NULL DEFAULT 3");
@@ -143,13 +178,9 @@ every_database! {
 
     // 36: a handler that hangs does not hold its row for ever, with a record and without.
     fn no_renewal_goes_past_max_run("lease=1&heartbeat=1", db) {
-        let of = |name: &str, more: &str| {
-            let targets = UserTable::new(db, name, TARGETS);
-            targets.fill(1);
-            let table = targets.map(more);
-            (targets, table)
-        };
-        let ((_recorded, first), (bare, second)) = (of("recorded", ""), of("bare", IN_ROW));
+        let (recorded, bare) = (UserTable::targets(db, 1), UserTable::new(db, "bare", TARGETS));
+        bare.fill(1);
+        let (first, second) = (recorded.map(""), bare.map(IN_ROW));
         let request = RowClaimRequest { max_run: Some(Duration::from_millis(1_500)), ..RowClaimRequest::new(1) };
         let since = Instant::now();
         let hanging = [first.claim(&request).unwrap(), second.claim(&request).unwrap()];
@@ -309,7 +340,7 @@ every_database! {
         }
     }
 
-    // 47: the connection is gone in the middle of a row; the row comes back by itself, and its history says why.
+    // 29, 47: the connection is gone in the middle of a row; the row comes back by itself, and its history says why.
     fn a_row_whose_outcome_never_arrived_comes_back_with_its_history("heartbeat=0", db) {
         let targets = UserTable::targets(db, 2);
         let table = targets.map(&at_once());
