@@ -11,6 +11,7 @@ pub mod tables;
 
 use raw::Raw;
 use rowclaim::blocking::Engine;
+use rowclaim::faults::Fault;
 use rowclaim::{ClaimRequest, Config, NewJob};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -127,6 +128,22 @@ impl Db {
 
     pub fn claim(&self, limit: usize) -> rowclaim::blocking::Claim {
         self.engine.claim(&ClaimRequest::new("q").limit(limit)).unwrap()
+    }
+
+    /// The next claim of the test's engine stays open for a second and a half: its rows are locked, and it has not committed.
+    /// Begins it by `claim`, and does something else meanwhile, for which nobody should have to wait.
+    pub fn while_a_claim_is_open<C: Send, R>(&self, claim: impl FnOnce() -> C + Send, meanwhile: impl FnOnce() -> R) -> (C, R) {
+        let quote = if self.is_sqlite() { '"' } else { '`' };
+        let texts = [format!("INSERT INTO {quote}{}claims", self.prefix), format!("UPDATE {quote}"), "COMMIT".to_owned()];
+        for text in &texts {
+            self.faults.order(text, Fault::Pause, 0, 1);
+        }
+        std::thread::scope(|scope| {
+            let claiming = scope.spawn(claim);
+            wait_until("the claim is open", || self.faults.left() < 3);
+            let answer = meanwhile();
+            (claiming.join().unwrap(), answer)
+        })
     }
 
     /// Makes the leases of all open claims run out now.

@@ -8,8 +8,8 @@
 //!   statement number SKIP.
 //! - `poison TABLE MAPPING` claims one row and is killed by it.
 //! - `drain` works until SIGTERM, then ends after the job in hand.
-//! - `three GRACE [TABLE MAPPING]` runs three jobs or rows at once, each for half a second; on SIGTERM it waits for them
-//!   (GRACE 1) or gives them back (GRACE 0).
+//! - `three GRACE [TABLE MAPPING]` runs three jobs or rows at once; on SIGTERM it waits for them, each of which takes half a
+//!   second (GRACE 1), or gives them back, each of which takes half a minute (GRACE 0).
 //! - `hold` claims one job, says `held TIME`, and completes it when its stdin ends: `Accepted TIME` by its own clock.
 //! - `ask LEASE` says whether a lease is `busy` or `free`, how many rows recovery took back, and its own clock.
 //! - `memory ROUNDS` claims and completes jobs one at a time and says by how many KiB it grew.
@@ -176,6 +176,7 @@ fn three(engine: &Engine, recorder: &mut Recorder, words: &[String]) -> u32 {
 
 fn run_three<R: Claimable + Send + Sync + 'static>(claim: Claim<R>, recorder: &mut Recorder, is_patient: bool) -> u32 {
     let jobs: Vec<_> = (0..claim.len()).map(|_| claim.next_job().unwrap().unwrap()).collect();
+    let takes = Duration::from_millis(if is_patient { 500 } else { 30_000 });
     let running: Vec<_> = jobs
         .iter()
         .cloned()
@@ -183,7 +184,7 @@ fn run_three<R: Claimable + Send + Sync + 'static>(claim: Claim<R>, recorder: &m
         .map(|(number, job)| {
             recorder.write("start", number as i64, 1);
             std::thread::spawn(move || {
-                std::thread::sleep(Duration::from_millis(500));
+                std::thread::sleep(takes);
                 job.complete().unwrap()
             })
         })

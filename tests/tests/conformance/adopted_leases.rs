@@ -186,10 +186,10 @@ every_database! {
         let hanging = [first.claim(&request).unwrap(), second.claim(&request).unwrap()];
         wait_until("the recorded row comes back", || first.recover().unwrap().returned == 1);
         let after = since.elapsed();
-        assert!((1_400..3_500).contains(&after.as_millis()), "{after:?}");
+        assert!((1_400..6_000).contains(&after.as_millis()), "{after:?}");
         wait_until("the other row comes back", || second.recover().unwrap().returned == 1);
         // Whole seconds, rounded away from now: up to a lease and a second past the last renewal.
-        assert!(since.elapsed() < Duration::from_millis(5_500), "{:?}", since.elapsed());
+        assert!(since.elapsed() < Duration::from_secs(9), "{:?}", since.elapsed());
         for claim in hanging {
             wait_until("the handle knows", || claim.is_lost());
             assert_eq!(claim.job(0).unwrap().complete().unwrap(), Finish::Lost);
@@ -293,7 +293,7 @@ every_database! {
             let until = targets.number("SELECT until_ms FROM {t}") * 1_000;
             assert!(until >= before + 5_450_000, "{} of 5.5 s", until - before);
             let believed = db.clock() + batch.valid_for().as_micros() as i64;
-            assert!(believed < until - 400_000, "believed {believed}, true {until}");
+            assert!(believed < until - 950_000, "believed {believed}, true {until}");
         }
     }
 

@@ -30,7 +30,9 @@ impl<'a> Victim<'a> {
 
     fn kill(&self) -> usize {
         let mut raw = self.db.raw();
-        let found = raw.rows(&format!("SELECT id FROM information_schema.processlist WHERE user = '{}'", self.name));
+        let sql = format!("SELECT id FROM information_schema.processlist WHERE user = '{}'", self.name);
+        // MySQL refuses the whole answer while it shows another session's statement with bytes that are not text.
+        let found = (0..100).find_map(|_| raw.try_rows(&sql).ok()).unwrap_or_default();
         found.iter().filter(|row| raw.try_run(&format!("KILL {}", row[0].as_deref().unwrap())).is_ok()).count()
     }
 
