@@ -23,7 +23,10 @@ INSERT INTO "rowclaim_claims" (token, source, worker, claimed_at, lease_for, lea
 UPDATE "rowclaim_jobs" SET state = 'claimed', ready_at = NULL, claim_id = ?, attempts = attempts + 1, fence = fence + 1, unique_key = IIF(key_life = 'until_claimed', NULL, unique_key) WHERE {ids} AND state = 'ready' AND ready_at <= CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000
 
 -- exhaust
-UPDATE "rowclaim_jobs" SET state = 'dead', ready_at = NULL, last_error = 'no attempts left', finished_at = CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000, unique_key = IIF(key_life = 'active', NULL, unique_key) WHERE {ids} AND state = 'ready'
+UPDATE "rowclaim_jobs" SET state = 'dead', ready_at = NULL, last_error = 'no attempts left', finished_at = CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000, unique_key = IIF(key_life = 'active', NULL, unique_key) WHERE {ids} AND state = 'ready' AND attempts >= max_attempts
+
+-- bury
+UPDATE "rowclaim_jobs" SET state = 'dead', ready_at = NULL, last_error = 'the payload or the key is not UTF-8', finished_at = CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000, unique_key = IIF(key_life = 'active', NULL, unique_key) WHERE {ids} AND state = 'ready'
 
 -- claim_by_token
 SELECT id, job_ids FROM "rowclaim_claims" WHERE token = ? AND state = 'open'

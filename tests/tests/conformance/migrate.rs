@@ -1,3 +1,4 @@
+use conformance::raw::OWN_TABLES;
 use conformance::{Db, Kind, every_database};
 use rowclaim::{ErrorKind, NewJob};
 use std::collections::BTreeSet;
@@ -74,7 +75,7 @@ fn missing_tables_are_named_with_the_way_out() {
     for kind in [Kind::Sqlite, Kind::MariaDb, Kind::MySql] {
         let Some(db) = Db::new(kind, "migrate=never") else { continue };
         let mut raw = db.raw();
-        for table in ["jobs", "claims", "attempts", "tables", "leases", "effects", "runs", "schedules", "limits", "schema"] {
+        for table in OWN_TABLES {
             raw.run(&format!("DROP TABLE {{{table}}}"));
         }
         let error = db.another("").create(&NewJob::new("q", "1")).unwrap_err();
