@@ -29,7 +29,7 @@ mod time;
 mod validity;
 mod value;
 
-pub use claim::{ClaimRequest, Finish, MAX_LIMIT, Outcome};
+pub use claim::{ClaimRequest, Finish, MAX_LIMIT, OnLost, Outcome, Resolution};
 pub use config::{ClaimShape, Config};
 pub use engine::guard::GuardedWrite;
 pub use engine::lease::{Busy, LeaseRecord, LeaseRequest};

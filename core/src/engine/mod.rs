@@ -17,7 +17,9 @@ mod migrate;
 mod prune;
 mod recover;
 pub(crate) mod renew;
+mod resolve;
 mod run;
+mod start;
 mod stats;
 pub(crate) mod table;
 

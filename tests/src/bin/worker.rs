@@ -1,13 +1,14 @@
 //! One worker process of the race and crash suites: claims, records, finishes.
 //!
 //! `worker DSN RECORDS MODE [FAULT SKIP]`: mode `race` finishes in groups with batches of 100; `crash` finishes each job
-//! with a little work in it; `steps` takes one batch through complete, fail and release. With FAULT `crash` the process
-//! kills itself before statement number SKIP. Ends when nothing waits (`race`, `steps`) or when it is killed.
+//! with a little work in it; `hold` claims five at most once and hangs inside of its third job; `steps` takes one batch
+//! through complete, fail and release. With FAULT `crash` the process kills itself before statement number SKIP. Ends when
+//! nothing waits (`race`, `steps`) or when it is killed.
 
 use conformance::records::Recorder;
 use rowclaim::blocking::{Engine, Handled, WorkRequest};
 use rowclaim::faults::Fault;
-use rowclaim::{ClaimRequest, Config, Finish, Outcome};
+use rowclaim::{ClaimRequest, Config, Finish, OnLost, Outcome};
 use std::path::Path;
 use std::time::Duration;
 
@@ -23,6 +24,7 @@ fn main() {
     let errors = match mode.as_str() {
         "race" => race(&engine, &mut recorder),
         "crash" => crash(&engine, &mut recorder),
+        "hold" => hold(&engine, &mut recorder),
         "steps" => steps(&engine, &mut recorder),
         other => panic!("no mode {other}"),
     };
@@ -83,6 +85,22 @@ fn crash(engine: &Engine, recorder: &mut Recorder) -> ! {
             }
         }
     }
+}
+
+/// Hangs inside of the third job until it is killed.
+fn hold(engine: &Engine, recorder: &mut Recorder) -> u32 {
+    let mut request = WorkRequest::new(ClaimRequest::new("q").limit(5).on_lost(OnLost::Hold));
+    request.finish_each = true;
+    let mut handled = 0;
+    let summary = engine.work(&request, |job| {
+        recorder.write("start", job.id, job.fence);
+        handled += 1;
+        if handled == 3 {
+            std::thread::sleep(Duration::from_secs(600));
+        }
+        Handled::As(Outcome::Complete)
+    });
+    u32::from(summary.is_err())
 }
 
 fn steps(engine: &Engine, recorder: &mut Recorder) -> u32 {

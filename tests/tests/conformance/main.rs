@@ -11,6 +11,7 @@ mod doctor;
 mod faults;
 mod finish;
 mod heartbeat;
+mod held;
 mod layering;
 mod leases;
 mod locks;

@@ -11,7 +11,7 @@ every_database! {
         std::thread::sleep(Duration::from_millis(1_500));
         assert_eq!(db.engine.recover().unwrap(), Recovered::default());
         std::thread::sleep(Duration::from_millis(700));
-        assert_eq!(db.engine.recover().unwrap(), Recovered { claims: 1, returned: 3, dead: 0 });
+        assert_eq!(db.engine.recover().unwrap(), Recovered { claims: 1, returned: 3, dead: 0, held: 0 });
         assert_eq!(db.engine.recover().unwrap(), Recovered::default());
         drop(claim);
     }
@@ -57,7 +57,7 @@ every_database! {
             }
             total
         });
-        assert_eq!(total, Recovered { claims: 40, returned: 400, dead: 0 });
+        assert_eq!(total, Recovered { claims: 40, returned: 400, dead: 0, held: 0 });
         assert_eq!(db.number("SELECT COUNT(*) FROM {attempts}"), 400);
         assert_eq!(db.number("SELECT COUNT(*) FROM {jobs} WHERE state = 'ready' AND claim_id IS NULL AND lost = 1"), 400);
     }

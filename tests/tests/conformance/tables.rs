@@ -101,7 +101,7 @@ every_database! {
         let table = targets.map(&format!("{ALL_ROLES},\"backoff_cap\":60").replace("\"backoff_base\":60", "\"backoff_base\":0").replace("\"backoff_cap\":60", "\"backoff_cap\":0"));
         let late = claim(&table, 1);
         db.expire();
-        assert_eq!(table.recover().unwrap(), Recovered { claims: 1, returned: 1, dead: 0 });
+        assert_eq!(table.recover().unwrap(), Recovered { claims: 1, returned: 1, dead: 0, held: 0 });
         assert_eq!(targets.column("error"), ["lease expired"]);
         let owner = claim(&table, 1);
         assert_eq!((owner.rows()[0].attempts, owner.rows()[0].fence), (2, 2));
@@ -242,7 +242,7 @@ every_database! {
         let targets = UserTable::targets(db, 3);
         std::mem::forget(claim(&targets.map(ALL_ROLES), 3));
         db.expire();
-        assert_eq!(db.another("heartbeat=0").recover().unwrap(), Recovered { claims: 1, returned: 3, dead: 0 });
+        assert_eq!(db.another("heartbeat=0").recover().unwrap(), Recovered { claims: 1, returned: 3, dead: 0, held: 0 });
         assert_eq!(targets.column("status"), ["0", "0", "0"]);
         // A table that is gone holds nobody up.
         targets.run("UPDATE {t} SET available_at = NULL");

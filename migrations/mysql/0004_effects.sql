@@ -1,0 +1,1 @@
+-- Held free for the effect ledger, runs and schedules.
