@@ -30,6 +30,14 @@ SELECT "id", "attempts", 3, "fence", "cron_token", "locked_by" FROM "targets" WH
 
 UPDATE "targets" SET "status" = ?, "cron_token" = NULL, "send_at" = NULL, "lease_until" = NULL, "locked_by" = NULL, "error" = ? WHERE ("id" IN (?)) AND "cron_token" IS NULL AND "status" = ? AND "task_id" = ? AND ("lease_until" IS NULL OR "lease_until" = 0 OR "lease_until" < strftime('%Y-%m-%d %H:%M:%S', 'now', '28800 seconds', (? / 1000000) || ' seconds'))
 
+UPDATE "targets" SET "status" = ?, "cron_token" = NULL, "error" = ?, "lease_until" = NULL, "locked_by" = NULL WHERE ("id" IN (?)) AND "cron_token" = ? AND "status" = ?
+
+SELECT "id" FROM "targets" WHERE ("id" IN (?)) AND "status" = ? AND "task_id" = ? ORDER BY "id"
+
+UPDATE "targets" SET "status" = ?, "finished_at" = strftime('%Y-%m-%d %H:%M:%S', 'now', '28800 seconds', (? / 1000000) || ' seconds') WHERE ("id" IN (?)) AND "status" = ? AND "task_id" = ?
+
+UPDATE "targets" SET "status" = ?, "cron_token" = NULL, "send_at" = NULL, "lease_until" = NULL, "locked_by" = NULL, "attempts" = CASE WHEN "attempts" > 0 THEN "attempts" - 1 ELSE 0 END WHERE ("id" IN (?)) AND "status" = ? AND "task_id" = ?
+
 -- an index that holds status and time
 
 SELECT "id", 0, 9223372036854775807, 0 FROM "targets" WHERE "status" = ? AND ("available_at" IS NULL OR "available_at" <= strftime('%Y-%m-%d %H:%M:%S', 'now', '28800 seconds', (? / 1000000) || ' seconds')) ORDER BY "available_at", "id" LIMIT ?
