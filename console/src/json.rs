@@ -198,10 +198,13 @@ pub struct RecoveredView {
     claims: u64,
     returned: u64,
     dead: u64,
+    runs: u64,
+    effects: u64,
 }
 
 impl From<Recovered> for RecoveredView {
     fn from(recovered: Recovered) -> Self {
-        RecoveredView { claims: recovered.claims, returned: recovered.returned, dead: recovered.dead }
+        let Recovered { claims, returned, dead, runs, effects } = recovered;
+        RecoveredView { claims, returned, dead, runs, effects }
     }
 }
