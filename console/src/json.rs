@@ -201,11 +201,13 @@ pub struct RecoveredView {
     returned: u64,
     dead: u64,
     held: u64,
+    runs: u64,
+    effects: u64,
 }
 
 impl From<Recovered> for RecoveredView {
     fn from(recovered: Recovered) -> Self {
-        let Recovered { claims, returned, dead, held } = recovered;
-        RecoveredView { claims, returned, dead, held }
+        let Recovered { claims, returned, dead, held, runs, effects } = recovered;
+        RecoveredView { claims, returned, dead, held, runs, effects }
     }
 }

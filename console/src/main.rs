@@ -1,7 +1,8 @@
 //! The operator's command line of Rowclaim: look at jobs, mend them, and see a bulk send survive its accidents.
 //!
 //! One file a command. What they share: [`connect`] (the DSN), [`config`] (the file), [`fault`] (errors and exit codes), [`screen`] (tables
-//! and text on stdout), [`json`] (the same for programs), [`progress`] (bars on stderr). No command knows SQL: all
+//! and text on stdout), [`json`] (the same for programs), [`progress`] (bars on stderr), and for those that run commands of others [`exec`] and
+//! [`stop`]. No command knows SQL: all
 //! go through `rowclaim::blocking::Engine`.
 
 mod claims;
@@ -10,6 +11,8 @@ mod connect;
 mod create;
 mod demo;
 mod doctor;
+mod effects;
+mod exec;
 mod fault;
 mod jobs;
 mod json;
@@ -20,10 +23,14 @@ mod progress;
 mod prune;
 mod recover;
 mod rows;
+mod runs;
+mod schedule;
 mod screen;
 mod span;
 mod stats;
+mod stop;
 mod tables;
+mod work;
 
 use clap::{Parser, Subcommand};
 use config::Config;
@@ -61,6 +68,12 @@ Examples:
   rowclaim rows list xxx_task_target --status 1      rows of a mapped table
   rowclaim claims show 4711                          which rows a claim took, and how each ended
   rowclaim leases                                    who holds which lease by name, and until when
+  rowclaim effects list --state unknown              what nobody knows whether it was sent
+  rowclaim effects resolve sms:7 --happened          a person has looked, and says so
+  rowclaim schedule list                             which tasks run by the clock, and when next
+  rowclaim schedule tick --exec 'COMMAND'            run what is due: for a line of a crontab
+  rowclaim runs list --state failed                  planned times that went wrong
+  rowclaim work mail --exec 'COMMAND'                a process for each job, in any language
   rowclaim recover --table xxx_task_target           take back what other code has left behind
   rowclaim prune --older-than 7d                     delete what ended over a week ago
   rowclaim demo                                      a bulk send with accidents, accounted for
@@ -72,7 +85,7 @@ Exit codes:
   3    not found: there is no such job
   4    unavailable: the database cannot be reached, or stays locked
   5    configuration or schema: wrong DSN, password or option; tables missing or of another version
-  130  the demo was interrupted, and has cleaned up
+  130  interrupted: the demo has cleaned up; a worker was told twice (143 after SIGTERM)
 
 RUST_LOG sets what is logged to stderr, for example RUST_LOG=rowclaim=debug; the default is warn.";
 
@@ -107,6 +120,13 @@ enum Command {
     Claims(claims::Claims),
     Release(claims::Release),
     Leases(leases::Leases),
+    #[command(subcommand)]
+    Effects(effects::Effects),
+    #[command(subcommand)]
+    Runs(runs::Runs),
+    #[command(subcommand)]
+    Schedule(schedule::Schedule),
+    Work(work::Work),
     Recover(recover::Recover),
     Prune(prune::Prune),
     Demo(demo::Demo),
@@ -170,6 +190,10 @@ fn run(console: &Console) -> Outcome {
         Command::Claims(command) => command.run(dsn),
         Command::Leases(command) => command.run(dsn),
         Command::Release(command) => command.run(dsn, config),
+        Command::Effects(command) => command.run(dsn),
+        Command::Runs(command) => command.run(dsn),
+        Command::Schedule(command) => command.run(dsn),
+        Command::Work(command) => command.run(dsn),
         Command::Recover(command) => command.run(dsn, config),
         Command::Prune(command) => command.run(dsn),
         Command::Demo(command) => command.run(dsn),

@@ -1,8 +1,9 @@
 //! How far long work has come: a bar on a terminal, a plain line now and then otherwise; always on stderr.
 
+use crate::exec::PassOn;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::{IsTerminal, Write};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Between two plain lines.
@@ -56,6 +57,25 @@ impl Progress {
         }
     }
 
+    /// Writes what a command has written, as it is, to stderr.
+    pub fn passing_on(&self) -> PassOn {
+        let bar = self.bar.clone();
+        Arc::new(move |bytes| {
+            let write = || drop(std::io::stderr().write_all(bytes));
+            match &bar {
+                Some(bar) => bar.suspend(write),
+                None => write(),
+            }
+        })
+    }
+
+    /// Takes the bar away.
+    pub fn clear(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+
     /// Says something without spoiling the bar.
     pub fn say(&self, text: &str) {
         match &self.bar {
@@ -72,8 +92,6 @@ pub fn say(text: &str) {
 
 impl Drop for Progress {
     fn drop(&mut self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-        }
+        self.clear();
     }
 }

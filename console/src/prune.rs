@@ -4,13 +4,13 @@ use crate::fault::{OK, Outcome};
 use crate::progress::Progress;
 use crate::{connect, json, screen, span};
 use clap::Args;
-use rowclaim::PruneRequest;
+use rowclaim::{PruneRequest, Pruned};
 use std::time::Duration;
 
-/// Delete jobs and claims that ended long ago
+/// Delete jobs, claims, effects and runs that ended long ago
 ///
-/// Goes in small steps beside running workers; stopping it half-way loses nothing. The keys of deleted jobs are free
-/// again: a job with the same key can then be created anew.
+/// Goes in small steps beside running workers; stopping it half-way loses nothing. The keys of deleted jobs and effects
+/// are free again: a job with the same key can then be created anew, and the same effect be sent anew.
 #[derive(Args)]
 #[command(after_long_help = "\
 Examples:
@@ -34,14 +34,18 @@ impl Prune {
         let mut request = PruneRequest::new(self.older_than);
         request.batch = self.batch;
         let progress = Progress::open_ended("deleted");
-        let pruned = engine.prune(request, |so_far| progress.at(so_far.jobs + so_far.claims + so_far.attempts));
+        let pruned = engine.prune(request, |so_far| {
+            progress.at(so_far.jobs + so_far.claims + so_far.attempts + so_far.effects + so_far.runs);
+        });
         drop(progress);
-        let pruned = pruned?;
+        let Pruned { jobs, claims, attempts, effects, runs } = pruned?;
         if self.json {
-            json::line(&serde_json::json!({ "jobs": pruned.jobs, "claims": pruned.claims, "attempts": pruned.attempts }))?;
+            json::line(&serde_json::json!({
+                "jobs": jobs, "claims": claims, "attempts": attempts, "effects": effects, "runs": runs,
+            }))?;
         } else {
-            let (jobs, claims, attempts) = (pruned.jobs, pruned.claims, pruned.attempts);
-            screen::line(format!("deleted {jobs} jobs, {claims} claims, {attempts} attempts"))?;
+            let more = format!("{effects} effects, {runs} runs");
+            screen::line(format!("deleted {jobs} jobs, {claims} claims, {attempts} attempts, {more}"))?;
         }
         Ok(OK)
     }

@@ -5,11 +5,12 @@ use crate::fault::{OK, Outcome};
 use crate::json::{self, RecoveredView};
 use crate::{connect, mapped, screen};
 use clap::Args;
+use rowclaim::Recovered;
 
 /// Take jobs and rows back from claims whose lease has run out
 ///
-/// Workers do this by themselves, about once a second, while any of them claims. This is for when none runs. With --table
-/// also the rows that other code holds for longer than the mapping allows.
+/// Runs whose process was silent past its lease are marked as lost, and effects whose sender was as unknown. Workers do
+/// this by themselves, about once a second, while any of them claims. This is for when none runs. With --table also the rows that other code holds for longer than the mapping allows.
 #[derive(Args)]
 pub struct Recover {
     /// Also stale rows of other code in this mapped table; may be given more than once
@@ -38,9 +39,12 @@ impl Recover {
         if self.json {
             json::line(&RecoveredView::from(recovered))?;
         } else {
-            let rowclaim::Recovered { claims, returned, dead, held } = recovered;
+            let Recovered { claims, returned, dead, held, runs, effects } = recovered;
             let held = if held > 0 { format!(", {held} wait for a person") } else { String::new() };
-            screen::line(format!("recovered {claims} claims: {returned} jobs or rows are ready again, {dead} are dead{held}"))?;
+            let more = format!("{runs} runs are lost, {effects} effects are unknown");
+            screen::line(format!(
+                "recovered {claims} claims: {returned} jobs or rows are ready again, {dead} are dead{held}; {more}"
+            ))?;
         }
         Ok(OK)
     }

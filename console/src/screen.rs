@@ -112,6 +112,18 @@ pub fn state(state: JobState) -> Cell {
     }
 }
 
+/// A state of an effect or a run in its colour.
+pub fn word(name: &str) -> Cell {
+    let cell = Cell::new(name);
+    match name {
+        "succeeded" => cell.fg(Color::Green),
+        "sending" | "started" => cell.fg(Color::Yellow),
+        "failed" | "unknown" | "lost" => cell.fg(Color::Red),
+        "skipped" => cell.add_attribute(Attribute::Dim),
+        _ => cell,
+    }
+}
+
 /// `value` with its control characters escaped.
 pub fn printable(value: &str) -> String {
     // The two that turn the direction of writing could show a key as another one.

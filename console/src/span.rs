@@ -32,6 +32,14 @@ pub fn shown(at: Timestamp) -> String {
     system_time(at).map_or_else(|| unreadable(at), |time| humantime::format_rfc3339_millis(time).to_string())
 }
 
+/// RFC 3339 in UTC, without a fraction where there is none: for planned times.
+pub fn brief(at: Timestamp) -> String {
+    if at.0 % 1_000_000 != 0 {
+        return instant(at);
+    }
+    system_time(at).map_or_else(|| unreadable(at), |time| humantime::format_rfc3339_seconds(time).to_string())
+}
+
 /// The formatter knows the years 1970 to 9999.
 fn system_time(at: Timestamp) -> Option<SystemTime> {
     let micros = u64::try_from(at.0).ok().filter(|_| at <= Timestamp::END)?;
@@ -60,5 +68,7 @@ mod tests {
         assert_eq!(instant(Timestamp::END), "9999-12-31T23:59:59.999999Z");
         assert_eq!(shown(Timestamp(1_234_567)), "1970-01-01T00:00:01.234Z");
         assert_eq!(shown(Timestamp(-1_000_000)), "-1 s");
+        assert_eq!(brief(Timestamp(60_000_000)), "1970-01-01T00:01:00Z");
+        assert_eq!(brief(Timestamp(60_000_010)), "1970-01-01T00:01:00.000010Z");
     }
 }

@@ -2,89 +2,15 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests, outside of #[test]")]
 
+mod stage;
+
 use rowclaim::blocking::{Engine, Leased};
 use rowclaim::{ClaimRequest, LeaseRequest, NewJob, OnLost};
 use serde_json::Value;
+use stage::{Answer, Stage, bare};
 use std::io::Read;
-use std::process::{Command, Output, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
-use tempfile::TempDir;
-
-struct Stage {
-    folder: TempDir,
-}
-
-impl Stage {
-    fn new() -> Self {
-        Stage { folder: tempfile::tempdir().unwrap() }
-    }
-
-    fn dsn(&self) -> String {
-        format!("sqlite://{}/jobs.db", self.folder.path().display())
-    }
-
-    fn engine(&self) -> Engine {
-        Engine::connect(&self.dsn()).unwrap()
-    }
-
-    fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = bare(arguments);
-        command.env("ROWCLAIM_DSN", self.dsn());
-        command
-    }
-
-    fn run(&self, arguments: &[&str]) -> Answer {
-        Answer::of(self.command(arguments).output().unwrap())
-    }
-
-    /// A job that has used up its only attempt.
-    fn dead(&self, key: &str) -> i64 {
-        let engine = self.engine();
-        let mut job = NewJob::new("mail", "{}").key(key);
-        job.max_attempts = Some(1);
-        let id = engine.create(&job).unwrap().id;
-        for job in engine.claim(&ClaimRequest::new("mail")).unwrap() {
-            job.unwrap().fail("no such\u{1b}[31m mailbox", None).unwrap();
-        }
-        id
-    }
-}
-
-fn bare(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_rowclaim"));
-    command.args(arguments).env_remove("ROWCLAIM_DSN").env_remove("RUST_LOG").stdin(Stdio::null());
-    command
-}
-
-struct Answer {
-    code: i32,
-    out: String,
-    err: String,
-}
-
-impl Answer {
-    fn of(output: Output) -> Self {
-        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-        Answer { code: output.status.code().unwrap(), out: text(output.stdout), err: text(output.stderr) }
-    }
-
-    fn ok(self) -> String {
-        assert_eq!(self.code, 0, "stdout: {}\nstderr: {}", self.out, self.err);
-        self.out
-    }
-
-    /// One line on stderr that starts with the kind.
-    #[track_caller]
-    fn fails(&self, code: i32, kind: &str) {
-        assert_eq!(self.code, code, "stdout: {}\nstderr: {}", self.out, self.err);
-        assert!(self.err.starts_with(&format!("error: {kind}: ")), "{}", self.err);
-        assert_eq!(self.err.lines().count(), 1, "{}", self.err);
-    }
-
-    fn json(self) -> Value {
-        serde_json::from_str(&self.ok()).unwrap()
-    }
-}
 
 #[test]
 fn help_teaches_examples_and_exit_codes() {
@@ -293,7 +219,7 @@ fn recover_takes_back_what_a_dead_worker_held() {
             break answer;
         }
     };
-    assert_eq!(recovered, serde_json::json!({ "claims": 1, "returned": 1, "dead": 0, "held": 0 }));
+    assert_eq!(recovered, serde_json::json!({ "claims": 1, "returned": 1, "dead": 0, "held": 0, "runs": 0, "effects": 0 }));
     assert_eq!(stage.run(&["jobs", "show", "1", "--json"]).json()["state"], "ready");
 }
 
