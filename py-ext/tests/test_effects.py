@@ -472,7 +472,7 @@ def test_ctrl_c_while_the_outcome_is_written_loses_nothing(database: Database, i
             print("inside", flush=True)
             assert sys.stdin.readline() == "held\\n"
             for n in range({interruptions}):
-                later(signal.SIGINT, 0.3 + n / 3)
+                later(signal.SIGINT, 0.3 + 1.5 * n)  # SQLite waits a second at a time
             return {{"id": 7}}
         try:
             engine.once("k", {REQUEST!r}, send)

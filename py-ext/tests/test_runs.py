@@ -287,7 +287,7 @@ def test_ctrl_c_while_the_end_is_written(database: Database, interruptions: int)
             print("inside", flush=True)
             assert sys.stdin.readline() == "held\\n"
             for n in range({interruptions}):
-                later(signal.SIGINT, 0.3 + n / 3)
+                later(signal.SIGINT, 0.3 + 1.5 * n)  # SQLite waits a second at a time
         try:
             engine.run_slot("report", {SLOT.isoformat()!r}, run, lease=2)
         except KeyboardInterrupt:
