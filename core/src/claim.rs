@@ -151,6 +151,8 @@ pub(crate) struct ClaimState {
     validity: Validity,
     /// Rows without an accepted or lost outcome.
     unfinished: AtomicUsize,
+    /// Writes of outcomes that the foreground waits for.
+    pub writing: AtomicUsize,
     pub tally: Tally,
 }
 
@@ -191,6 +193,7 @@ impl ClaimState {
             worker: made.worker.clone(),
             validity: Validity::new(made.lease, made.max_run, started),
             unfinished: AtomicUsize::new(rows),
+            writing: AtomicUsize::new(0),
             tally: Tally::default(),
         }
     }

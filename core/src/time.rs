@@ -46,6 +46,12 @@ impl Zone {
         self.0.to_fixed_offset().ok().map(jiff::tz::Offset::seconds)
     }
 
+    /// The instant of a local time: the first one of an hour that comes twice, and as much later in an hour that is skipped.
+    pub(crate) fn instant_of(&self, local: DateTime) -> Option<Timestamp> {
+        let at = self.0.to_ambiguous_timestamp(local).compatible().ok()?;
+        Some(Timestamp(at.as_microsecond()))
+    }
+
     /// Seconds from UTC at an instant.
     pub(crate) fn offset_at(&self, at: Timestamp) -> i32 {
         jiff::Timestamp::from_microsecond(at.0).map_or(0, |at| self.0.to_offset(at).seconds())

@@ -11,6 +11,7 @@ pub mod tables;
 
 use raw::Raw;
 use rowclaim::blocking::Engine;
+use rowclaim::faults::Fault;
 use rowclaim::{ClaimRequest, Config, NewJob};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -129,10 +130,43 @@ impl Db {
         self.engine.claim(&ClaimRequest::new("q").limit(limit)).unwrap()
     }
 
+    /// The next claim of the test's engine stays open for a second and a half: its rows are locked, and it has not committed.
+    /// Begins it by `claim`, and does something else meanwhile, for which nobody should have to wait.
+    pub fn while_a_claim_is_open<C: Send, R>(&self, claim: impl FnOnce() -> C + Send, meanwhile: impl FnOnce() -> R) -> (C, R) {
+        let quote = if self.is_sqlite() { '"' } else { '`' };
+        let texts = [format!("INSERT INTO {quote}{}claims", self.prefix), format!("UPDATE {quote}"), "COMMIT".to_owned()];
+        for text in &texts {
+            self.faults.order(text, Fault::Pause, 0, 1);
+        }
+        std::thread::scope(|scope| {
+            let claiming = scope.spawn(claim);
+            wait_until("the claim is open", || self.faults.left() < 3);
+            let answer = meanwhile();
+            (claiming.join().unwrap(), answer)
+        })
+    }
+
     /// Makes the leases of all open claims run out now.
     pub fn expire(&self) {
         let past = if self.is_sqlite() { "0" } else { "'2000-01-01'" };
         self.raw().run(&format!("UPDATE {{claims}} SET lease_until = {past} WHERE state = 'open'"));
+    }
+
+    /// Makes the leases of all open claims end so many seconds from now; negative is ago.
+    pub fn leases_end_in(&self, seconds: i64) {
+        let until = match self.is_sqlite() {
+            true => format!("{} + {seconds} * 1000000", Db::SQLITE_CLOCK),
+            false => format!("UTC_TIMESTAMP(6) + INTERVAL {seconds} SECOND"),
+        };
+        self.raw().run(&format!("UPDATE {{claims}} SET lease_until = {until} WHERE state = 'open'"));
+    }
+
+    const SQLITE_CLOCK: &str = "CAST((julianday('now') - 2440587.5) * 86400.0 * 1000 AS INTEGER) * 1000";
+
+    /// The database's clock in microseconds since 1970.
+    pub fn clock(&self) -> i64 {
+        let now = if self.is_sqlite() { Db::SQLITE_CLOCK } else { "CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS SIGNED)" };
+        self.number(&format!("SELECT {now}"))
     }
 
     /// The tables as text, for the message of a failing test.

@@ -1,8 +1,8 @@
 //! Users' tables beside the engine's own: made for a test, dropped with it.
 
 use crate::Db;
-use rowclaim::blocking::Table;
-use rowclaim::{Error, Mapping};
+use rowclaim::blocking::{Claim, Engine, Table};
+use rowclaim::{ClaimedRow, Error, Mapping, RowClaimRequest, Value};
 
 /// A table of a user; dropped with the test.
 pub struct UserTable<'a> {
@@ -30,6 +30,21 @@ pub const ALL_ROLES: &str = "\"claimed_at\":\"send_at\",\"locked_by\":\"locked_b
     \"available_at\":\"available_at\",\"error\":\"error\",\"finished_at\":\"finished_at\",\"fence\":\"fence\",\"zone\":\"+08:00\",\
     \"backoff_base\":60";
 
+/// A claim of up to `limit` rows.
+pub fn claim(table: &Table, limit: usize) -> Claim<ClaimedRow> {
+    table.claim(&RowClaimRequest::new(limit)).unwrap()
+}
+
+/// The keys of its rows, which are whole numbers, in their order.
+pub fn keys(claim: &Claim<ClaimedRow>) -> Vec<i64> {
+    claim.rows().iter().map(|row| if let Value::Int(key) = row.key { key } else { panic!("{:?}", row.key) }).collect()
+}
+
+/// What a dead process leaves behind: its rows stay held until their lease ends.
+pub fn abandon(claim: Claim<ClaimedRow>) {
+    std::mem::forget(claim);
+}
+
 impl<'a> UserTable<'a> {
     pub fn new(db: &'a Db, name: &str, columns: &str) -> UserTable<'a> {
         let table = UserTable { db, name: format!("{}{name}", db.prefix) };
@@ -56,6 +71,11 @@ impl<'a> UserTable<'a> {
     /// Verbs on it by the usual mapping with more entries.
     pub fn map(&self, more: &str) -> Table {
         self.db.engine.table(&self.name, &mapping(more)).unwrap()
+    }
+
+    /// The same verbs as another process would have them.
+    pub fn map_by(&self, engine: &Engine, more: &str) -> Table {
+        engine.table(&self.name, &mapping(more)).unwrap()
     }
 
     pub fn try_map(&self, json: &str) -> Result<Table, Error> {

@@ -60,6 +60,8 @@ statements! {
     mark,
     /// Ends jobs that were found ready with no attempt left.
     exhaust,
+    /// Ends jobs that cannot be read.
+    bury,
     /// The claim of a token, after a lost COMMIT.
     claim_by_token,
     /// The jobs a claim holds.

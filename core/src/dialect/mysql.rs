@@ -42,6 +42,9 @@ pub(super) const TEXTS: Texts = Texts {
         WHERE {ids} AND state = 'ready' AND ready_at <= UTC_TIMESTAMP(6)",
     exhaust: "UPDATE {jobs} SET state = 'dead', ready_at = NULL, last_error = 'no attempts left', \
         finished_at = UTC_TIMESTAMP(6), unique_key = IF(key_life = 'active', NULL, unique_key) \
+        WHERE {ids} AND state = 'ready' AND attempts >= max_attempts",
+    bury: "UPDATE {jobs} SET state = 'dead', ready_at = NULL, last_error = 'the payload or the key is not UTF-8', \
+        finished_at = UTC_TIMESTAMP(6), unique_key = IF(key_life = 'active', NULL, unique_key) \
         WHERE {ids} AND state = 'ready'",
     claim_by_token: "SELECT id, job_ids FROM {claims} WHERE token = ? AND state = 'open'",
     // By primary key within the ids the claim recorded; no index on claim_id is needed.

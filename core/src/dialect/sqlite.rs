@@ -67,6 +67,13 @@ pub(super) const TEXTS: Texts = Texts {
         finished_at = ",
         now!(),
         ", unique_key = IIF(key_life = 'active', NULL, unique_key) \
+        WHERE {ids} AND state = 'ready' AND attempts >= max_attempts"
+    ),
+    bury: concat!(
+        "UPDATE {jobs} SET state = 'dead', ready_at = NULL, last_error = 'the payload or the key is not UTF-8', \
+        finished_at = ",
+        now!(),
+        ", unique_key = IIF(key_life = 'active', NULL, unique_key) \
         WHERE {ids} AND state = 'ready'"
     ),
     claim_by_token: "SELECT id, job_ids FROM {claims} WHERE token = ? AND state = 'open'",

@@ -143,14 +143,15 @@ impl Session {
         let mut answer = Vec::new();
         while let Some(row) = rows.next().map_err(codes::sqlite)? {
             let mut values = Vec::with_capacity(names.len());
-            for (column, name) in names.iter().enumerate() {
+            for column in 0..names.len() {
                 values.push(match row.get_ref(column).map_err(codes::sqlite)? {
                     ValueRef::Null => Value::Null,
                     ValueRef::Integer(number) => Value::Int(number),
                     ValueRef::Real(number) => Value::Float(number),
-                    ValueRef::Text(text) => Value::Text(
-                        String::from_utf8(text.to_vec()).map_err(|_| Error::decode(format!("column {name} is not UTF-8")))?,
-                    ),
+                    // SQLite keeps bytes that are no text in a text column.
+                    ValueRef::Text(text) => {
+                        String::from_utf8(text.to_vec()).map_or_else(|_| Value::Bytes(text.to_vec()), Value::Text)
+                    }
                     ValueRef::Blob(bytes) => Value::Bytes(bytes.to_vec()),
                 });
             }

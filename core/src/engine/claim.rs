@@ -151,8 +151,15 @@ pub(super) async fn take(
     }
     let (jobs, spent): (Vec<_>, Vec<_>) = jobs.into_iter().partition(|job| job.attempts <= job.max_attempts);
     if !spent.is_empty() {
-        let ids: Ids = spent.iter().map(|job| job.id).collect();
-        session.execute(&plan::exhaust(statements, &ids)).await?;
+        let (unreadable, spent): (Vec<_>, Vec<_>) = spent.iter().partition(|job| job.max_attempts == plan::UNREADABLE);
+        let ids = |jobs: &[&ClaimedJob]| jobs.iter().map(|job| job.id).collect::<Ids>();
+        if !spent.is_empty() {
+            session.execute(&plan::exhaust(statements, &ids(&spent))).await?;
+        }
+        if !unreadable.is_empty() {
+            log::error!("{} jobs cannot be read and are dead now", unreadable.len());
+            session.execute(&plan::bury(statements, &ids(&unreadable))).await?;
+        }
     }
     if jobs.is_empty() {
         session.commit().await?;

@@ -11,6 +11,7 @@ use crate::plan::finish::{self as plan, Ended, Held, Stands};
 use crate::plan::ids::Ids;
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 impl Engine {
@@ -19,9 +20,12 @@ impl Engine {
     /// # Errors
     /// `Unavailable`, `Contention` when the budget ran out: nothing is known then, and the same call may be repeated.
     pub(crate) async fn finish(&self, claim: &Arc<ClaimState>, jobs: &[Held], outcome: &Outcome) -> Result<Vec<Finish>> {
+        claim.writing.fetch_add(1, Relaxed);
         let answers = self
             .run_without_tables(outcome.verb(), async |shared, session, _| write(shared, session, claim, jobs, outcome).await)
-            .await?;
+            .await;
+        claim.writing.fetch_sub(1, Relaxed);
+        let answers = answers?;
         for answer in &answers {
             claim.tally.count(outcome, *answer);
         }

@@ -9,6 +9,7 @@ use crate::plan::ids::Ids;
 use crate::time::boottime;
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 impl Engine {
     /// Renews one claim now. `false` when it cannot be: recovered by somebody, past its `max_run`, or closed.
@@ -50,7 +51,8 @@ pub(crate) async fn extend(shared: &Shared, session: &mut Session, claims: &[Arc
         }
         if alive.contains(&claim.id) {
             claim.renewed(started);
-        } else if !claim.is_finished() {
+        } else if claim.writing.load(Relaxed) == 0 && !claim.is_finished() {
+            // While an outcome is on its way, that no row is held any more tells nothing: its answer will.
             claim.set_lost();
         }
     }

@@ -102,6 +102,10 @@ pub(crate) fn mark(statements: &Statements, ids: &Ids, claim_id: i64) -> Stateme
     ids.statement(&statements.mark, vec![claim_id.into()], vec![])
 }
 
+pub(crate) fn bury(statements: &Statements, ids: &Ids) -> Statement {
+    ids.statement(&statements.bury, vec![], vec![])
+}
+
 pub(crate) fn exhaust(statements: &Statements, ids: &Ids) -> Statement {
     ids.statement(&statements.exhaust, vec![], vec![])
 }
@@ -114,15 +118,23 @@ pub(crate) fn claimed(statements: &Statements, ids: &Ids, claim_id: i64) -> Stat
     ids.statement(&statements.claimed, vec![], vec![claim_id.into()])
 }
 
+/// The most attempts of a job that cannot be read: it is ended, and does not keep the others.
+pub(crate) const UNREADABLE: i64 = -1;
+
 /// A row of `pick` or `lock_ids`, with attempts and fence as `mark` will leave them.
 pub(crate) fn candidate(mut row: Row, lane: &Lane) -> Result<ClaimedJob> {
+    let (key, payload) = (row.opt(2, Row::text), row.take_text(3));
+    if key.is_err() || payload.is_err() {
+        let job = stub(&Row(vec![row.take(0), row.take(1), Value::Int(0), Value::Int(UNREADABLE)]), lane)?;
+        return Ok(job);
+    }
     Ok(ClaimedJob {
         id: row.int(0)?,
         queue: lane.queue.clone(),
         priority: lane.priority,
         ready_at: row.time(1)?,
-        key: row.opt(2, Row::text)?,
-        payload: row.take_text(3)?,
+        key: key?,
+        payload: payload?,
         attempts: row.int(4)? + 1,
         max_attempts: row.int(5)?,
         fence: row.int(6)? + 1,

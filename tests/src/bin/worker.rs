@@ -1,21 +1,38 @@
-//! One worker process of the race and crash suites: claims, records, finishes.
+//! One worker process of the race, crash and process suites: claims, records, finishes.
 //!
-//! `worker DSN RECORDS MODE [FAULT SKIP]`: mode `race` finishes in groups with batches of 100; `crash` finishes each job
-//! with a little work in it; `steps` takes one batch through complete, fail and release. With FAULT `crash` the process
-//! kills itself before statement number SKIP. Ends when nothing waits (`race`, `steps`) or when it is killed.
+//! `worker DSN RECORDS MODE [WORD …]`
+//!
+//! - `race` finishes in groups with batches of 100, until nothing waits.
+//! - `crash` finishes each job with a little work in it, until it is killed.
+//! - `steps CRASH SKIP` takes one batch through complete, fail and release; with the words the process kills itself before
+//!   statement number SKIP.
+//! - `poison TABLE MAPPING` claims one row and is killed by it.
+//! - `drain` works until SIGTERM, then ends after the job in hand.
+//! - `three GRACE [TABLE MAPPING]` runs three jobs or rows at once; on SIGTERM it waits for them, each of which takes half a
+//!   second (GRACE 1), or gives them back, each of which takes half a minute (GRACE 0).
+//! - `hold` claims one job, says `held TIME`, and completes it when its stdin ends: `Accepted TIME` by its own clock.
+//! - `ask LEASE` says whether a lease is `busy` or `free`, how many rows recovery took back, and its own clock.
+//! - `memory ROUNDS` claims and completes jobs one at a time and says by how many KiB it grew.
 
 use conformance::records::Recorder;
-use rowclaim::blocking::{Engine, Handled, WorkRequest};
+use nix::sys::signal::{SigSet, Signal, raise};
+use rowclaim::blocking::{Claim, Claimable, Engine, Handled, Leased, WorkRequest};
 use rowclaim::faults::Fault;
-use rowclaim::{ClaimRequest, Config, Finish, Outcome};
+use rowclaim::{ClaimRequest, Config, Finish, LeaseRequest, Mapping, NewJob, Outcome, RowClaimRequest};
 use std::path::Path;
-use std::time::Duration;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::{Duration, SystemTime};
 
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let [dsn, records, mode, rest @ ..] = &words[..] else { panic!("usage: worker DSN RECORDS MODE [crash SKIP]") };
+    let [dsn, records, mode, rest @ ..] = &words[..] else { panic!("usage: worker DSN RECORDS MODE [WORD …]") };
+    // Before any thread is started, so that all of them leave the signal to the one that waits for it.
+    let terminated = SigSet::from_iter([Signal::SIGTERM]);
+    if ["drain", "three"].contains(&mode.as_str()) {
+        terminated.thread_block().unwrap();
+    }
     let config = Config::new(dsn).unwrap();
-    if let [_, skip] = rest {
+    if let ("steps", [_, skip]) = (mode.as_str(), rest) {
         config.faults.order("", Fault::Crash, skip.parse().unwrap(), 1);
     }
     let engine = Engine::with_config(config).unwrap();
@@ -24,6 +41,12 @@ fn main() {
         "race" => race(&engine, &mut recorder),
         "crash" => crash(&engine, &mut recorder),
         "steps" => steps(&engine, &mut recorder),
+        "drain" => drain(&engine, &mut recorder),
+        "three" => three(&engine, &mut recorder, rest),
+        "hold" => hold(&engine),
+        "ask" => ask(&engine, &rest[0]),
+        "memory" => memory(&engine, rest[0].parse().unwrap()),
+        "poison" => poison(&engine, &rest[0], &rest[1]),
         other => panic!("no mode {other}"),
     };
     engine.close(Duration::from_secs(10)).unwrap();
@@ -85,6 +108,16 @@ fn crash(engine: &Engine, recorder: &mut Recorder) -> ! {
     }
 }
 
+/// Starts one row of a mapped table, which kills it.
+fn poison(engine: &Engine, table: &str, mapping: &str) -> u32 {
+    let table = engine.table(table, &Mapping::from_json(mapping).unwrap()).unwrap();
+    let claim = table.claim(&RowClaimRequest::new(1)).unwrap();
+    if claim.next_job().unwrap().is_some() {
+        raise(Signal::SIGKILL).unwrap();
+    }
+    0
+}
+
 fn steps(engine: &Engine, recorder: &mut Recorder) -> u32 {
     for _ in 0..2 {
         let claim = engine.claim(&ClaimRequest::new("q").limit(6)).unwrap();
@@ -107,5 +140,103 @@ fn steps(engine: &Engine, recorder: &mut Recorder) -> u32 {
             recorder.write(event, job.id, job.fence);
         }
     }
+    0
+}
+
+fn until_terminated() {
+    SigSet::from_iter([Signal::SIGTERM]).wait().unwrap();
+}
+
+fn drain(engine: &Engine, recorder: &mut Recorder) -> u32 {
+    let mut request = WorkRequest::new(ClaimRequest::new("q").limit(10));
+    request.finish_each = true;
+    let stop = std::sync::Arc::clone(&request.stop);
+    std::thread::spawn(move || {
+        until_terminated();
+        stop.store(true, SeqCst);
+    });
+    let work = engine.work(&request, |job| {
+        recorder.write("start", job.id, job.fence);
+        std::thread::sleep(Duration::from_millis(4));
+        Handled::As(Outcome::Complete)
+    });
+    u32::from(work.unwrap().lost > 0)
+}
+
+fn three(engine: &Engine, recorder: &mut Recorder, words: &[String]) -> u32 {
+    let is_patient = words[0] == "1";
+    match words {
+        [_, table, mapping] => {
+            let table = engine.table(table, &Mapping::from_json(mapping).unwrap()).unwrap();
+            run_three(table.claim(&RowClaimRequest::new(3)).unwrap(), recorder, is_patient)
+        }
+        _ => run_three(engine.claim(&ClaimRequest::new("q").limit(3)).unwrap(), recorder, is_patient),
+    }
+}
+
+fn run_three<R: Claimable + Send + Sync + 'static>(claim: Claim<R>, recorder: &mut Recorder, is_patient: bool) -> u32 {
+    let jobs: Vec<_> = (0..claim.len()).map(|_| claim.next_job().unwrap().unwrap()).collect();
+    let takes = Duration::from_millis(if is_patient { 500 } else { 30_000 });
+    let running: Vec<_> = jobs
+        .iter()
+        .cloned()
+        .enumerate()
+        .map(|(number, job)| {
+            recorder.write("start", number as i64, 1);
+            std::thread::spawn(move || {
+                std::thread::sleep(takes);
+                job.complete().unwrap()
+            })
+        })
+        .collect();
+    until_terminated();
+    if is_patient {
+        return running.into_iter().map(|job| u32::from(job.join().unwrap() != Finish::Accepted)).sum();
+    }
+    jobs.iter().map(|job| u32::from(job.release(Duration::ZERO).unwrap() != Finish::Accepted)).sum()
+}
+
+/// Seconds since 1970 as this process believes.
+fn believed() -> u64 {
+    SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs()
+}
+
+fn hold(engine: &Engine) -> u32 {
+    let claim = engine.claim(&ClaimRequest::new("q").limit(1)).unwrap();
+    println!("held {}", believed());
+    std::io::copy(&mut std::io::stdin(), &mut std::io::sink()).unwrap();
+    println!("{:?} {}", claim.job(0).unwrap().complete().unwrap(), believed());
+    0
+}
+
+fn ask(engine: &Engine, lease: &str) -> u32 {
+    let answer = engine.lease(&LeaseRequest::new(lease, Duration::from_secs(60))).unwrap();
+    let word = if matches!(answer, Leased::Busy(_)) { "busy" } else { "free" };
+    println!("{word} {} {}", engine.recover().unwrap().returned, believed());
+    0
+}
+
+/// What the process has in memory, in KiB.
+fn resident() -> i64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+fn memory(engine: &Engine, rounds: usize) -> u32 {
+    let run = |rounds: usize| {
+        for _ in 0..rounds / 100 {
+            let jobs: Vec<NewJob> = (0..100).map(|n: u32| NewJob::new("q", n.to_string())).collect();
+            engine.create_many(&jobs).unwrap();
+            for _ in jobs {
+                let claim = engine.claim(&ClaimRequest::new("q").limit(1)).unwrap();
+                assert_eq!(claim.complete_all().unwrap(), [Finish::Accepted]);
+            }
+        }
+    };
+    run(rounds / 3);
+    let before = resident();
+    run(rounds);
+    println!("{}", resident() - before);
     0
 }

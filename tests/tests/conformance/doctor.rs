@@ -43,6 +43,20 @@ fn codes(engine: &Engine, request: &DoctorRequest) -> Vec<&'static str> {
 }
 
 every_database! {
+    fn what_nobody_knows_and_what_nobody_looks_at_is_named("heartbeat=0", db) {
+        let request = rowclaim::OnceRequest::new("sms:1", "1");
+        let unknown = |_: &rowclaim::blocking::Effect| rowclaim::Sent::Unknown("timed out".into());
+        db.engine.once(&request, unknown, unknown).unwrap();
+        db.engine.schedule(&rowclaim::ScheduleRequest::new("report", "* * * * *", "UTC")).unwrap();
+        assert_eq!(codes(&db.engine, &DoctorRequest::default()), ["effects-unknown"]);
+        let past = if db.is_sqlite() { "accounted_until - 3600000000" } else { "accounted_until - INTERVAL 1 HOUR" };
+        db.raw().run(&format!("UPDATE {{schedules}} SET accounted_until = {past}"));
+        assert_eq!(codes(&db.engine, &DoctorRequest::default()), ["effects-unknown", "schedule-unattended"]);
+        db.engine.pause_schedule("report").unwrap();
+        db.engine.resolve_effect("sms:1", false, None).unwrap();
+        assert!(codes(&db.engine, &DoctorRequest::default()).is_empty());
+    }
+
     fn a_healthy_database_is_silent_and_left_as_it_was("heartbeat=0", db) {
         db.fill("q", 20);
         db.claim(10).complete_all().unwrap();

@@ -156,7 +156,9 @@ fn killed_connections_are_replaced_by_every_verb_and_by_the_heartbeat() {
         let mut killed = 0;
         let since = Instant::now();
         while since.elapsed() < Duration::from_secs(3) {
-            for row in raw.rows("SELECT id FROM information_schema.processlist WHERE user = 'app'") {
+            // MySQL refuses the whole answer while it shows another session's statement with bytes that are not text.
+            let found = raw.try_rows("SELECT id FROM information_schema.processlist WHERE user = 'app'").unwrap_or_default();
+            for row in found {
                 killed += u32::from(raw.try_run(&format!("KILL {}", row[0].as_deref().unwrap())).is_ok());
             }
             if let Some(job) = claim.next_job().unwrap() {

@@ -1,4 +1,4 @@
-//! A claim of n rows locks at most 2n + 16 rows whatever the table holds: one test for each claim shape and option.
+//! A claim of n rows locks at most 2n + 16 rows whatever the table holds (15): one test for each claim shape and option.
 //!
 //! The claim is held up before its COMMIT, and the server is asked for the count of its transaction.
 

@@ -1,5 +1,11 @@
 //! What each verb means, on every database. Numbers in comments are those of the case list the suite was built from.
 
+mod adopted_attempts;
+mod adopted_claiming;
+mod adopted_leases;
+mod adopted_locks;
+mod adopted_servers;
+mod adopted_times;
 mod background;
 mod bad_input;
 mod bulk;
@@ -12,11 +18,14 @@ mod effects;
 mod faults;
 mod finish;
 mod heartbeat;
+mod jobs;
 mod layering;
 mod leases;
 mod locks;
 mod migrate;
 mod operate;
+mod owners;
+mod processes;
 mod recover;
 mod runner;
 mod runs;
@@ -27,4 +36,5 @@ mod statements;
 mod tables;
 mod tables_refused;
 mod throttle;
+mod transactions;
 mod work;

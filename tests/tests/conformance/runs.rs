@@ -99,6 +99,19 @@ every_database! {
         assert_eq!(alive.succeed().unwrap(), Finish::Accepted);
     }
 
+    // 130: a proxy gives up and sends the request again, twice, while the first one still works.
+    fn a_request_that_is_repeated_while_the_first_works_runs_nothing("", db) {
+        let first = started(&db.engine, "sync", 0);
+        for _ in 0..2 {
+            let RunStart::Already(record) = db.another("").run_slot(&RunRequest::new("sync", slot(0))).unwrap() else {
+                panic!("it ran twice")
+            };
+            assert_eq!((record.state, record.id, record.fence), (RunState::Started, first.id(), Some(first.fence())));
+        }
+        assert_eq!(first.succeed().unwrap(), Finish::Accepted);
+        assert_eq!(db.engine.runs(&RunFilter::default()).unwrap().len(), 1);
+    }
+
     // 134: leases are by name.
     fn a_long_task_does_not_keep_the_others("heartbeat=0", db) {
         let _long = started(&db.engine, "long", 0);

@@ -80,6 +80,47 @@ every_database! {
         assert_eq!((runs.load(SeqCst), counts(db).0), (rows.len(), rows.len() as i64));
     }
 
+    // 124: the mark of a slot is its row, not a time that the next slot has to wait out.
+    fn a_task_of_each_minute_runs_each_minute("heartbeat=0", db) {
+        db.engine.schedule(&minutely(Missed::Skip)).unwrap();
+        for run in 1..=5 {
+            db.raw().run("DELETE FROM {runs} WHERE state = 'skipped'");
+            // The next minute: the slot that ran lies a minute back.
+            let back = if db.is_sqlite() { "slot - 60000000" } else { "slot - INTERVAL 60 SECOND" };
+            let order = if db.is_sqlite() { "" } else { " ORDER BY slot" };
+            db.raw().run(&format!("UPDATE {{runs}} SET slot = {back}{order}"));
+            away(db, 60);
+            assert_eq!(run_all(&db.engine), 1, "minute {run}");
+        }
+        assert_eq!(counts(db).0, 5);
+    }
+
+    // 129: each is claimed right before it runs, so a second pass beside a long one takes other tasks, not the same ones again.
+    fn a_second_pass_beside_a_long_one_runs_nothing_twice("", db) {
+        let tasks: Vec<String> = (0..20).map(|task| format!("task{task:02}")).collect();
+        for task in &tasks {
+            db.engine.schedule(&ScheduleRequest::new(task.as_str(), "* * * * *", "UTC")).unwrap();
+        }
+        away(db, 60);
+        let runs = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                let (engine, runs, tasks) = (db.another(""), &runs, &tasks);
+                scope.spawn(move || {
+                    let mut pass = engine.tick(tasks, None).unwrap();
+                    while let Some(run) = pass.next_run().unwrap() {
+                        runs.fetch_add(1, SeqCst);
+                        std::thread::sleep(Duration::from_millis(20));
+                        run.succeed().unwrap();
+                    }
+                });
+            }
+        });
+        let rows = db.engine.runs(&RunFilter { limit: 1_000, ..RunFilter::default() }).unwrap();
+        let succeeded = rows.iter().filter(|run| run.state == RunState::Succeeded).count();
+        assert_eq!((runs.load(SeqCst), succeeded), (20, 20));
+    }
+
     // 122, 135
     fn a_busy_task_is_skipped_with_its_reason_and_a_failed_slot_is_not_run_again("heartbeat=0", db) {
         db.engine.schedule(&minutely(Missed::Once)).unwrap();

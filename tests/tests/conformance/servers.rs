@@ -9,7 +9,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// A server that this test alone uses; gone when dropped.
-struct Own {
+pub(super) struct Own {
     folder: PathBuf,
     root: String,
 }
@@ -22,7 +22,7 @@ fn servers(words: &[&str]) -> String {
 }
 
 impl Own {
-    fn start(kind: Kind, name: &str, arguments: &[&str]) -> Option<Own> {
+    pub(super) fn start(kind: Kind, name: &str, arguments: &[&str]) -> Option<Own> {
         kind.dsn()?;
         let folder = std::env::temp_dir().join(format!("rowclaim-{name}-{}-{}", kind.name(), std::process::id()));
         let mut own = Own { folder, root: String::new() };
@@ -44,16 +44,20 @@ impl Own {
         servers(&["stop", "--keep", "--dir", self.folder.to_str().unwrap()]);
     }
 
-    fn root(&self) -> Engine {
+    pub(super) fn root(&self) -> Engine {
         Engine::connect(&self.root).unwrap()
     }
 
     /// As a user without the rights of root.
-    fn app(&self, options: &str) -> Engine {
-        Engine::connect(&format!("{}?{options}", self.root.replace("root@", "app:secret@"))).unwrap()
+    pub(super) fn app(&self, options: &str) -> Engine {
+        self.user("app", options)
     }
 
-    fn raw(&self) -> Raw {
+    pub(super) fn user(&self, name: &str, options: &str) -> Engine {
+        Engine::connect(&format!("{}?{options}", self.root.replace("root@", &format!("{name}:secret@")))).unwrap()
+    }
+
+    pub(super) fn raw(&self) -> Raw {
         Raw::open(&self.root, "rowclaim_")
     }
 }

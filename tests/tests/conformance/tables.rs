@@ -1,22 +1,12 @@
 //! The verbs on mapped tables: the same promises as on jobs, on the tables people have.
 
-use conformance::tables::{ALL_ROLES, UserTable, mapping};
+use conformance::tables::{ALL_ROLES, UserTable, claim, keys, mapping};
 use conformance::{every_database, wait_until};
-use rowclaim::blocking::{Claim, Handled, Table, WorkRequest};
+use rowclaim::blocking::{Handled, WorkRequest};
 use rowclaim::faults::Fault;
-use rowclaim::{
-    ClaimFilter, ClaimName, ClaimedRow, Filters, Finish, Outcome, Recovered, RowClaimRequest, RowFilter, Timestamp, Value,
-};
+use rowclaim::{ClaimFilter, ClaimName, Filters, Finish, Outcome, Recovered, RowClaimRequest, RowFilter, Timestamp, Value};
 use std::collections::HashSet;
 use std::time::Duration;
-
-fn claim(table: &Table, limit: usize) -> Claim<ClaimedRow> {
-    table.claim(&RowClaimRequest::new(limit)).unwrap()
-}
-
-fn keys(claim: &Claim<ClaimedRow>) -> Vec<i64> {
-    claim.rows().iter().map(|row| if let Value::Int(key) = row.key { key } else { panic!("{:?}", row.key) }).collect()
-}
 
 fn text(text: &str) -> Value {
     Value::Text(text.to_owned())

@@ -134,17 +134,18 @@ impl Rows<'_> {
         }
         if let Some(column) = &table.attempts {
             let name = self.q(column);
-            sql.push(&format!(", {name} = CASE WHEN {name} < ? THEN {name} + 1 ELSE {name} END"));
+            // A counter that nobody has set is 0.
+            sql.push(&format!(", {name} = CASE WHEN COALESCE({name}, 0) < ? THEN COALESCE({name}, 0) + 1 ELSE {name} END"));
             sql.bind(table.attempts_column_max());
         }
         if let Some(column) = &table.fence {
-            sql.push(&format!(", {0} = {0} + 1", self.q(column)));
+            sql.push(&format!(", {0} = COALESCE({0}, 0) + 1", self.q(column)));
         }
         self.waiting(&mut sql, search, keys);
         sql.end()
     }
 
-    /// Ends waiting rows that have no attempt left.
+    /// Ends waiting rows that have no attempt left; tested again, since they may not be locked.
     pub(crate) fn exhaust(&self, keys: &Keys, error: &str) -> Option<Statement> {
         let table = self.table;
         let failed = table.failed.clone()?;
@@ -155,6 +156,13 @@ impl Rows<'_> {
         sql.push(" WHERE ").then(keys.condition(&self.q(&table.key)));
         self.equal(&mut sql, &table.status, &table.pending);
         self.scope(&mut sql);
+        if let Some(attempts) = table.attempts.as_ref().map(|column| self.q(column)) {
+            sql.push(&format!(" AND ({attempts} >= ?")).bind(table.attempts_column_max());
+            match &table.max_attempts {
+                Some(column) => sql.push(&format!(" OR ({0} > 0 AND {attempts} >= {0}))", self.q(column))),
+                None => sql.push(&format!(" OR {attempts} >= {})", self.stated_limit())),
+            };
+        }
         Some(sql.end())
     }
 

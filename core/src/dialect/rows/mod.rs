@@ -225,16 +225,21 @@ impl Rows<'_> {
     /// Attempts, most attempts and fence of a row, 1, no end and 0 where they are not mapped.
     fn control(&self) -> String {
         let or = |column: &Option<Column>, other: String| column.as_ref().map_or(other, |column| self.q(column));
-        let max = match &self.table.mapping.max_attempts {
-            Some(MaxAttempts::Number(number)) => number.to_string(),
-            _ => or(&self.table.max_attempts, i64::MAX.to_string()),
-        };
+        let max = or(&self.table.max_attempts, self.stated_limit().to_string());
         format!(
             "{}, {}, {max}, {}",
             self.q(&self.table.key),
             or(&self.table.attempts, "0".into()),
             or(&self.table.fence, "0".into())
         )
+    }
+
+    /// The limit that the mapping states itself.
+    fn stated_limit(&self) -> i64 {
+        match &self.table.mapping.max_attempts {
+            Some(MaxAttempts::Number(number)) => *number,
+            _ => i64::MAX,
+        }
     }
 
     /// By key, with token and status: nobody but the owner matches.

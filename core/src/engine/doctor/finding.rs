@@ -43,7 +43,7 @@ pub struct Finding {
 
 impl Finding {
     /// Every code there is, in the order of the alphabet.
-    pub const CODES: [&'static str; 60] = [
+    pub const CODES: [&'static str; 62] = [
         "attempts-near-full",
         "autocommit-off",
         "binlog-statement",
@@ -57,6 +57,7 @@ impl Finding {
         "connections-refused",
         "connections-short",
         "dead-jobs",
+        "effects-unknown",
         "error-short",
         "flush-relaxed",
         "galera",
@@ -91,6 +92,7 @@ impl Finding {
         "replica",
         "rights-missing",
         "rollback-on-timeout",
+        "schedule-unattended",
         "server",
         "several-servers",
         "sqlite-journal",

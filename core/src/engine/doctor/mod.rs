@@ -8,6 +8,7 @@ mod claims;
 mod contents;
 mod finding;
 mod index;
+mod ledger;
 mod load;
 mod locks;
 mod look;
@@ -96,6 +97,7 @@ impl Engine {
             }
             if own::look(&mut look).await? {
                 claims::look(&mut look).await?;
+                ledger::look(&mut look).await?;
             }
             for table in &request.tables {
                 table::look(&mut look, table).await?;

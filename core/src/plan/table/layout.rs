@@ -232,8 +232,9 @@ impl Column {
             (Value::Text(text) | Value::Moment(text), Kind::Timestamp { digits }) => {
                 // Read in the mapping's zone, as the application does; kept as UTC by the server.
                 let wrong = || wrong("a date and time such as 2026-11-29 08:30:00, up to the year 2038");
-                let offset = zone.zip(civil(text)).map_or(0, |(zone, local)| zone.offset_at(Timestamp::of_civil(local, 0)));
-                let at = Timestamp::of_civil(civil(text).ok_or_else(wrong)?, offset);
+                let local = civil(text).ok_or_else(wrong)?;
+                let at =
+                    zone.map_or_else(|| Some(Timestamp::of_civil(local, 0)), |zone| zone.instant_of(local)).ok_or_else(wrong)?;
                 shown(at, 0, *digits).filter(|_| at.0 < i64::from(i32::MAX) * 1_000_000).map(Value::Moment).ok_or_else(wrong)
             }
             (_, Kind::DateTime { .. } | Kind::Timestamp { .. }) => Err(wrong("a date and time")),

@@ -33,11 +33,12 @@ impl Candidate {
 /// Reads key, attempts, most attempts and fence from `from` on.
 pub(crate) fn candidate(row: &mut Row, from: usize) -> Result<Candidate> {
     let number = |row: &Row, column: usize| match row.0.get(column) {
-        Some(Value::Null) | None => Ok(0),
-        Some(Value::UInt(_)) => Ok(i64::MAX),
-        _ => row.int(column),
+        Some(Value::Null) | None => 0,
+        Some(Value::Int(number)) => *number,
+        // Over 63 bits, or, on SQLite, no number at all: such a row is out of attempts, and does not keep the others.
+        Some(_) => i64::MAX,
     };
-    let (attempts, max, fence) = (number(row, from + 1)?, number(row, from + 2)?, number(row, from + 3)?);
+    let (attempts, max, fence) = (number(row, from + 1), number(row, from + 2), number(row, from + 3));
     // A limit of NULL or 0 in a column is none.
     let max_attempts = if max <= 0 { i64::MAX } else { max };
     match row.take(from) {
