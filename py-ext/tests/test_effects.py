@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 from collections.abc import Callable
 from datetime import datetime, timezone
 from pathlib import Path
@@ -463,18 +464,21 @@ def test_a_child_that_comes_back_out_of_send_records_nothing(database: Database)
         assert receipt.response == "sent"
 
 
-def test_ctrl_c_while_the_outcome_is_written_loses_nothing(database: Database) -> None:
-    """The wait ends at once; the background thread writes the outcome when the database is back."""
+@pytest.mark.parametrize("interruptions", [1, 2])
+def test_ctrl_c_while_the_outcome_is_written_loses_nothing(database: Database, interruptions: int) -> None:
+    """The first is raised when the outcome is written, the second ends the wait: it is written in the background."""
     body = f"""
         def send(effect):
             print("inside", flush=True)
             assert sys.stdin.readline() == "held\\n"
-            later(signal.SIGINT)
+            for n in range({interruptions}):
+                later(signal.SIGINT, 0.3 + 1.5 * n)  # SQLite waits a second at a time
             return {{"id": 7}}
         try:
             engine.once("k", {REQUEST!r}, send)
         except KeyboardInterrupt:
             print("stopped", flush=True)
+        assert sys.stdin.readline() == "free\\n"
         engine.close(20)
         print("closed", flush=True)
     """
@@ -488,7 +492,15 @@ def test_ctrl_c_while_the_outcome_is_written_loses_nothing(database: Database) -
         with held_by_another(database, "effects"):
             process.stdin.write("held\n")
             process.stdin.flush()
+            if interruptions == 1:
+                time.sleep(1.0)
+            else:
+                assert process.stdout.readline() == "stopped\n"
+        if interruptions == 1:
             assert process.stdout.readline() == "stopped\n"
+            assert state(engine, "k") == "succeeded"
+        process.stdin.write("free\n")
+        process.stdin.flush()
         assert process.stdout.readline() == "closed\n"
         receipt = engine.once("k", REQUEST, never)
         assert (receipt.response, receipt.fresh) == ({"id": 7}, False)

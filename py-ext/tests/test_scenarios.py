@@ -122,6 +122,60 @@ class Story:
             return self.job_at(step).guard(*write)
         return self.engine.guard(*write, fence=step["fence"])
 
+    @staticmethod
+    def does(what: dict[str, Any] | None) -> Callable[[rowclaim.Effect], Any]:
+        """What a function of an effect does."""
+
+        def function(effect: rowclaim.Effect) -> Any:
+            assert what is not None, f"{effect} must not be sent"
+            ((word, told),) = what.items()
+            if word == "respond":
+                return told
+            raise rowclaim.NotSent(told) if word == "not_sent" else RuntimeError(told)
+
+        return function
+
+    def do_once(self, step: dict[str, Any]) -> dict[str, Any]:
+        options = {name: step[name] for name in ("on_unknown", "lease") if name in step}
+        if "ask" in step:
+            options["ask"] = self.does(step["ask"])
+        once = self.job_at(step).once if "claim" in step else self.engine.once
+        try:
+            receipt = once(step["key"], step["request"], self.does(step.get("send")), **options)
+        except (rowclaim.NotSent, RuntimeError) as error:
+            return {"raised": str(error)}
+        return {**vars(receipt), "response": receipt.response}
+
+    def do_effect(self, step: dict[str, Any]) -> dict[str, Any]:
+        effect = self.engine.effect(step["key"])
+        assert effect is not None
+        return {**vars(effect), "response": effect.response}
+
+    def do_resolve_effect(self, step: dict[str, Any]) -> bool:
+        response = (step["response"],) if "response" in step else ()
+        return self.engine.resolve_effect(step["key"], step["happened"], *response)
+
+    def do_run_slot(self, step: dict[str, Any]) -> dict[str, Any]:
+        options = {name: step[name] for name in ("lease", "max_run", "manual") if name in step}
+        ran: list[rowclaim.Run] = []
+
+        def run(run: rowclaim.Run) -> None:
+            ran.append(run)
+            for inner in step.get("inside", []):
+                self.take(inner)
+            if "raise" in step:
+                raise RuntimeError(step["raise"])
+
+        try:
+            record = self.engine.run_slot(step["task"], step["slot"], run, **options)
+        except RuntimeError as error:
+            return {"ran": bool(ran), "raised": str(error)}
+        return {**vars(record), "ran": bool(ran)}
+
+    def do_runs(self, step: dict[str, Any]) -> dict[str, Any]:
+        runs = self.engine.runs(task=step.get("task"), state=step.get("state"))
+        return {"states": [run.state for run in runs], "reasons": [run.reason for run in runs]}
+
     def do_sql(self, step: dict[str, Any]) -> int | None:
         rows = self.database.sql(step["statement"].replace("{", self.database.prefix).replace("}", ""))
         return int(rows[0][0]) if rows else None

@@ -3,6 +3,7 @@
 from datetime import datetime, timedelta, timezone
 from typing import Any, assert_type
 from uuid import UUID
+from wsgiref.types import WSGIApplication
 
 import rowclaim
 
@@ -67,3 +68,48 @@ def report(engine: rowclaim.Engine) -> int:
         job.guard("reports", key={"day": "mon"}, set={"total": 5}, fence_column="fence")
     engine.lease("daily-report")  # type: ignore[call-arg]
     return held.fence
+
+
+def once(engine: rowclaim.Engine, job: rowclaim.Job, row: rowclaim.Row) -> Any:
+    def send(effect: rowclaim.Effect) -> dict[str, Any]:
+        assert_type(effect.key, str)
+        if effect.valid_for < 1:
+            raise rowclaim.NotSent("too late")
+        return {"id": 7}
+
+    receipt = engine.once("sms:1", {"to": "+45"}, send, on_unknown="ask", ask=lambda effect: effect.attempts, wait=5)
+    assert_type(receipt, rowclaim.Receipt)
+    assert_type(receipt.completed, bool | None)
+    assert_type(job.once("sms:2", None, send, lease=timedelta(minutes=1)), rowclaim.Receipt)
+    assert_type(engine.once("sms:3", None, send, completes=row).raw_response, str | None)
+    assert_type(engine.effects(state="unknown", limit=5), list[rowclaim.EffectRecord])
+    engine.effects(state="sent")  # type: ignore[arg-type]
+    engine.once("sms:4", None, send, on_unknown="hope")  # type: ignore[arg-type]
+    try:
+        row.once("sms:5", None, send)
+    except (rowclaim.UnknownError, rowclaim.BusyError):
+        engine.resolve_effect("sms:5", False)
+    effect = engine.effect("sms:5")
+    return effect and effect.response
+
+
+def by_the_clock(engine: rowclaim.Engine) -> datetime | None:
+    def run(run: rowclaim.Run) -> None:
+        assert_type(run.slot, datetime)
+        assert_type(run.guard("reports", {"id": 1}, {"total": 5}, "fence"), bool)
+
+    assert_type(engine.run_slot("report", "2026-11-30T16:00:00+08:00", run, max_run=60).duration, float | None)
+    engine.run_slot("report", datetime.now(timezone.utc), run, manual=True)
+    schedule = engine.schedule("report", "0 8 * * *", "Asia/Shanghai", missed="all", cap=3, catch_up=timedelta(days=1))
+    engine.schedule("report", "0 8 * * *")  # type: ignore[call-arg]
+    assert_type(schedule.last, rowclaim.RunRecord | None)
+    assert_type(engine.run_due({"report": run}, max_seconds=50), list[rowclaim.RunRecord])
+    assert_type(engine.runs(task="report", state="skipped")[0].reason, str | None)
+    return schedule.next_at
+
+
+def on_request(engine: rowclaim.Engine, table: rowclaim.Table) -> WSGIApplication:
+    runner = engine.runner({"q": lambda job: job.payload}, token="0123456789abcdef", name="q", max_seconds=25)
+    assert_type(runner.handle("POST", "Bearer 0123456789abcdef"), rowclaim.RunnerAnswer)
+    assert_type(table.runner(lambda row: row.complete(), where={"task_id": 5}).run().status, int)
+    return runner.wsgi

@@ -1,8 +1,11 @@
 //! The runner of `scenarios/*.json`; what a step means is in `scenarios/README.md`.
 
 use crate::Db;
-use rowclaim::blocking::{Claim, Handled, Job, Lease, LeaseFilter, Leased, WorkRequest};
-use rowclaim::{ClaimRequest, Error, Finish, GuardedWrite, JobState, LeaseRequest, NewJob, Outcome, Timestamp, Unique};
+use rowclaim::blocking::{Claim, Handled, Job, Lease, LeaseFilter, Leased, OnceStep, RunStart, WorkRequest};
+use rowclaim::{
+    ClaimRequest, Error, Finish, GuardedWrite, JobState, LeaseRequest, NewJob, OnUnknown, Once, OnceRequest, Outcome, RunFilter,
+    RunRequest, RunState, Sent, SkipReason, Timestamp, Unique,
+};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -39,20 +42,23 @@ struct Cast {
 
 /// Takes every step of a story and compares its answers.
 pub fn run(db: &Db, name: &str, story: &Value) {
-    let mut cast = Cast::default();
-    for (number, step) in story["steps"].as_array().unwrap().iter().enumerate() {
+    steps(db, &mut Cast::default(), name, &story["steps"]);
+    for table in story["tables"].as_array().into_iter().flatten() {
+        db.raw().run(&format!("DROP TABLE {}{}", db.prefix, table.as_str().unwrap()));
+    }
+}
+
+fn steps(db: &Db, cast: &mut Cast, name: &str, steps: &Value) {
+    for (number, step) in steps.as_array().unwrap().iter().enumerate() {
         let place = format!("{name}, step {number}: {step}");
         // The `error` of a `fail` is its text.
         let expected_kind = step.get("error").filter(|_| step["do"] != "fail");
-        match (take(db, &mut cast, step), expected_kind) {
+        match (take(db, cast, &place, step), expected_kind) {
             (Ok(answer), None) => compare(&place, step.get("expect"), &answer),
             (Err(error), Some(kind)) => assert_eq!(error.kind().name(), kind.as_str().unwrap(), "{place}: {error}"),
             (Ok(answer), Some(_)) => panic!("{place}: no error but {answer}"),
             (Err(error), None) => panic!("{place}: {error}"),
         }
-    }
-    for table in story["tables"].as_array().into_iter().flatten() {
-        db.raw().run(&format!("DROP TABLE {}{}", db.prefix, table.as_str().unwrap()));
     }
 }
 
@@ -68,7 +74,7 @@ fn compare(place: &str, expected: Option<&Value>, answer: &Value) {
     }
 }
 
-fn take(db: &Db, cast: &mut Cast, step: &Value) -> Result<Value, Error> {
+fn take(db: &Db, cast: &mut Cast, place: &str, step: &Value) -> Result<Value, Error> {
     let engine = &db.engine;
     match step["do"].as_str().unwrap() {
         "create" => {
@@ -98,6 +104,26 @@ fn take(db: &Db, cast: &mut Cast, step: &Value) -> Result<Value, Error> {
             Ok(json!({ "held": names(true), "free": names(false) }))
         }
         "guard" => guard(db, cast, step),
+        "once" => once(db, cast, step),
+        "effect" => {
+            let effect = engine.effect(step["key"].as_str().unwrap())?.unwrap();
+            let response = decoded(effect.response.as_deref());
+            Ok(json!({ "state": effect.state.name(), "attempts": effect.attempts, "response": response }))
+        }
+        "resolve_effect" => {
+            let response = step.get("response").map(Value::to_string);
+            let (key, happened) = (step["key"].as_str().unwrap(), step["happened"].as_bool().unwrap());
+            Ok(json!(engine.resolve_effect(key, happened, response.as_deref())?))
+        }
+        "run_slot" => run_slot(db, cast, place, step),
+        "runs" => {
+            let state = step["state"].as_str().map(RunState::parse).transpose()?;
+            let task = step["task"].as_str().map(str::to_owned);
+            let runs = engine.runs(&RunFilter { task, state, ..RunFilter::default() })?;
+            let states: Vec<_> = runs.iter().map(|run| run.state.name()).collect();
+            let reasons: Vec<_> = runs.iter().map(|run| run.reason.map(SkipReason::name)).collect();
+            Ok(json!({ "states": states, "reasons": reasons }))
+        }
         "sql" => sql(db, step["statement"].as_str().unwrap()),
         verb @ ("complete" | "fail" | "release") => {
             let job = &cast.claims[step["claim"].as_str().unwrap()].1[step["index"].as_u64().unwrap() as usize];
@@ -220,6 +246,84 @@ fn guard(db: &Db, cast: &Cast, step: &Value) -> Result<Value, Error> {
         _ => db.engine.guard(&write)?,
     };
     Ok(json!(answer))
+}
+
+fn decoded(text: Option<&str>) -> Value {
+    text.map_or(Value::Null, |text| serde_json::from_str(text).unwrap())
+}
+
+/// What a function of an effect does.
+fn sent(what: &Value) -> (Sent, Option<String>) {
+    let (word, told) = what.as_object().expect("it must not be sent").iter().next().unwrap();
+    let text = told.as_str().unwrap_or_default().to_owned();
+    match word.as_str() {
+        "respond" => (Sent::Succeeded(told.to_string()), None),
+        "not_sent" => (Sent::Failed(text.clone()), Some(text)),
+        _ => (Sent::Unknown(text.clone()), Some(text)),
+    }
+}
+
+fn once(db: &Db, cast: &Cast, step: &Value) -> Result<Value, Error> {
+    let mut request = OnceRequest::new(step["key"].as_str().unwrap(), step["request"].to_string());
+    if let Some(policy) = step["on_unknown"].as_str() {
+        request.on_unknown = OnUnknown::parse(policy)?;
+    }
+    if let Some(lease) = step["lease"].as_f64() {
+        request.lease = rowclaim::span_from_seconds("lease", lease)?;
+    }
+    let mut call = match step["claim"].as_str() {
+        Some(claim) => cast.claims[claim].1[step["index"].as_u64().unwrap() as usize].begin_once(request)?,
+        None => db.engine.begin_once(request)?,
+    };
+    let mut raised = None;
+    loop {
+        let what = match call.next_step()? {
+            OnceStep::Send(_) => &step["send"],
+            OnceStep::Ask(_) => &step["ask"],
+            OnceStep::Settled(Once::Done(receipt)) => {
+                let response = decoded(receipt.response.as_deref());
+                return Ok(json!({
+                    "fresh": receipt.is_fresh, "attempts": receipt.attempts, "completed": receipt.is_completed, "response": response,
+                }));
+            }
+            OnceStep::Settled(once) => match raised {
+                Some(text) => return Ok(json!({ "raised": text })),
+                None => return Err(once.receipt().unwrap_err()),
+            },
+        };
+        let sent = sent(what);
+        raised = sent.1;
+        call.answer(sent.0)?;
+    }
+}
+
+fn run_slot(db: &Db, cast: &mut Cast, place: &str, step: &Value) -> Result<Value, Error> {
+    let slot = Timestamp::from_rfc3339("slot", step["slot"].as_str().unwrap())?;
+    let mut request = RunRequest::new(step["task"].as_str().unwrap(), slot);
+    if let Some(lease) = step["lease"].as_f64() {
+        request.lease = rowclaim::span_from_seconds("lease", lease)?;
+    }
+    request.max_run = step["max_run"].as_f64().map(|s| rowclaim::span_from_seconds("max_run", s)).transpose()?;
+    request.is_manual = step["manual"].as_bool().unwrap_or(false);
+    let (ran, record) = match db.engine.run_slot(&request)? {
+        RunStart::Run(run) => {
+            if let Some(inside) = step.get("inside") {
+                steps(db, cast, place, inside);
+            }
+            if let Some(text) = step["raise"].as_str() {
+                run.fail(text)?;
+                return Ok(json!({ "ran": true, "raised": text }));
+            }
+            run.succeed()?;
+            (true, run.record()?)
+        }
+        RunStart::Already(record) | RunStart::Busy(Some(record)) => (false, record),
+        RunStart::Busy(None) => panic!("{place}: busy without a record"),
+    };
+    Ok(json!({
+        "ran": ran, "state": record.state.name(), "reason": record.reason.map(SkipReason::name), "rerun": record.rerun,
+        "manual": record.is_manual,
+    }))
 }
 
 /// `{name}` is a table with the story's prefix.

@@ -2,14 +2,16 @@
 
 declare(strict_types=1);
 
-use Rowclaim\{Claim, Engine, Job, Lease};
+use Rowclaim\{Claim, Effect, Engine, Job, Lease, NotSent};
 use Rowclaim\Exception\RowclaimException;
 
 /** Runs the stories of tests/scenarios, which Rust and Python run too. */
 final class ScenarioTest extends TableTestCase
 {
     /** Fields of steps whose names differ in PHP. */
-    private const NAMES = ['max_attempts' => 'maxAttempts', 'run_at' => 'runAt', 'max_run' => 'maxRun', 'last_error' => 'lastError'];
+    private const NAMES = [
+        'max_attempts' => 'maxAttempts', 'run_at' => 'runAt', 'max_run' => 'maxRun', 'last_error' => 'lastError', 'on_unknown' => 'onUnknown',
+    ];
     private const OPTIONS = ['key', 'unique', 'delay', 'run_at', 'priority', 'max_attempts'];
 
     /** @var array<string, int> */
@@ -36,11 +38,18 @@ final class ScenarioTest extends TableTestCase
     {
         $story = json_decode((string) file_get_contents($file), flags: JSON_THROW_ON_ERROR);
         $engine = $this->open($dsn, (array) ($story->options ?? []));
-        foreach ($story->steps as $number => $step) {
-            $where = "$story->name, step $number ($step->do)";
+        $this->steps($engine, $story->name, $story->steps);
+        $this->claims = $this->leases = $this->handed = $this->jobs = [];
+    }
+
+    /** @param list<object> $steps */
+    private function steps(Engine $engine, string $place, array $steps): void
+    {
+        foreach ($steps as $number => $step) {
+            $where = "$place, step $number ($step->do)";
             $expected = $step->do === 'fail' ? null : ($step->error ?? null);
             try {
-                $answer = $this->take($engine, $step);
+                $answer = $this->take($engine, $where, $step);
             } catch (RowclaimException $thrown) {
                 self::assertSame($expected, $thrown->kind, "$where: {$thrown->getMessage()}");
                 continue;
@@ -50,7 +59,6 @@ final class ScenarioTest extends TableTestCase
                 $this->compare($where, $step->expect, $answer);
             }
         }
-        $this->claims = $this->leases = $this->handed = $this->jobs = [];
     }
 
     private function compare(string $where, mixed $expected, mixed $answer): void
@@ -85,7 +93,7 @@ final class ScenarioTest extends TableTestCase
         return $found;
     }
 
-    private function take(Engine $engine, object $step): mixed
+    private function take(Engine $engine, string $where, object $step): mixed
     {
         switch ($step->do) {
             case 'create':
@@ -115,6 +123,19 @@ final class ScenarioTest extends TableTestCase
                 return $names;
             case 'guard':
                 return $this->guard($engine, $step);
+            case 'once':
+                return $this->once($engine, $step);
+            case 'effect':
+                $effect = $engine->effect($step->key);
+                return ['state' => $effect->state, 'attempts' => $effect->attempts, 'response' => $effect->response];
+            case 'resolve_effect':
+                return $engine->resolveEffect(...self::some($step, 'key', 'happened', 'response'));
+            case 'run_slot':
+                return $this->runSlot($engine, $where, $step);
+            case 'runs':
+                $runs = $engine->runs(...self::some($step, 'task', 'state'));
+                $of = fn (string $what) => array_map(fn ($run) => $run->$what, $runs);
+                return ['states' => $of('state'), 'reasons' => $of('reason')];
             case 'sql':
                 $rows = $this->sql(preg_replace('/\{(\w+)\}/', $this->options['prefix'] . '$1', $step->statement));
                 return $rows === [] ? null : (int) current($rows[0]);
@@ -176,6 +197,69 @@ final class ScenarioTest extends TableTestCase
             $this->leases[$step->as] = $lease;
         }
         return ['acquired' => true, 'fence' => $lease->fence];
+    }
+
+    /** What a function of an effect does. */
+    private static function does(?object $what): Closure
+    {
+        return function (Effect $effect) use ($what): mixed {
+            self::assertNotNull($what, "effect $effect->key must not be sent");
+            $told = current((array) $what);
+            return match (key((array) $what)) {
+                'respond' => $told,
+                'not_sent' => throw new NotSent($told),
+                'raise' => throw new RuntimeException($told),
+            };
+        };
+    }
+
+    /** @return array<string, mixed> */
+    private function once(Engine $engine, object $step): array
+    {
+        $options = self::some($step, 'on_unknown', 'lease');
+        if (isset($step->ask)) {
+            $options['ask'] = self::does($step->ask);
+        }
+        $by = isset($step->claim) ? $this->job($step) : $engine;
+        try {
+            $receipt = $by->once($step->key, $step->request, self::does($step->send ?? null), ...$options);
+        } catch (NotSent $thrown) {
+            return ['raised' => $thrown->getMessage()];
+        } catch (RuntimeException $thrown) {
+            if ($thrown instanceof RowclaimException || $thrown::class !== RuntimeException::class) {
+                throw $thrown;
+            }
+            return ['raised' => $thrown->getMessage()];
+        }
+        return [
+            'fresh' => $receipt->fresh, 'attempts' => $receipt->attempts, 'completed' => $receipt->completed,
+            'response' => $receipt->response,
+        ];
+    }
+
+    /** @return array<string, mixed> */
+    private function runSlot(Engine $engine, string $where, object $step): array
+    {
+        $ran = false;
+        $run = function () use ($engine, $where, $step, &$ran): void {
+            $ran = true;
+            $this->steps($engine, $where, $step->inside ?? []);
+            if (isset($step->raise)) {
+                throw new RuntimeException($step->raise);
+            }
+        };
+        try {
+            $record = $engine->runSlot($step->task, $step->slot, $run, ...self::some($step, 'lease', 'max_run', 'manual'));
+        } catch (RuntimeException $thrown) {
+            if ($thrown instanceof RowclaimException || $thrown::class !== RuntimeException::class) {
+                throw $thrown;
+            }
+            return ['ran' => $ran, 'raised' => $thrown->getMessage()];
+        }
+        return [
+            'ran' => $ran, 'state' => $record->state, 'reason' => $record->reason, 'rerun' => $record->rerun,
+            'manual' => $record->manual,
+        ];
     }
 
     private function guard(Engine $engine, object $step): bool
