@@ -382,6 +382,14 @@ impl<R: Claimable> Job<R> {
         Ok(Completes { claim: Arc::clone(&owned.state), job: self.row.control().into() })
     }
 
+    /// The engine it was claimed through, as this process has it.
+    ///
+    /// # Errors
+    /// `Invalid` after a fork.
+    pub(super) fn local(&self) -> Result<Arc<Local>> {
+        Ok(Arc::clone(&self.core.owned()?.local))
+    }
+
     /// Counts it as finished: an effect has completed it.
     pub(super) fn mark_finished(&self) {
         self.core.steps().set(&[self.index], Step::Finished);

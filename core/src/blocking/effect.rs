@@ -84,8 +84,12 @@ impl OnceCall {
     /// Completes the job or row in the transaction that records the success; alone when the effect has happened before.
     ///
     /// # Errors
-    /// `Invalid` after a fork, and for rows that recur: those set their next time themselves.
+    /// `Invalid` after a fork, for a job of another engine, and for rows that recur: those set their next time themselves.
     pub fn completing<R: Claimable + Send + Sync + 'static>(mut self, job: &Job<R>) -> Result<Self> {
+        if !Arc::ptr_eq(&job.local()?, &self.local) {
+            let message = "the job was claimed through another engine, so one transaction cannot complete it; use the job's own";
+            return Err(Error::invalid(message).during("once"));
+        }
         let (alone, settled) = (job.clone(), job.clone());
         self.completes = Some(Joined {
             completes: job.completes()?,
@@ -154,8 +158,10 @@ impl OnceCall {
     ///
     /// # Errors
     /// `Unavailable`: the background thread goes on trying to write it down; `Lost` when a person or another sender has decided
-    /// meanwhile; `Invalid` when nothing was to be answered.
+    /// meanwhile; `Invalid` when nothing was to be answered, and after a fork; `Interrupted`: it is written all the same, unless
+    /// the wait was interrupted twice.
     pub fn answer(&mut self, sent: Sent) -> Result<()> {
+        self.local.engine.shared.check_process()?;
         let Some((effect, stage)) = self.current.take() else {
             return Err(Error::invalid("there is nothing to answer: no effect is being sent").during("once"));
         };
@@ -165,12 +171,22 @@ impl OnceCall {
         }
         let completes = self.completes.as_ref().map(|joined| joined.completes.clone());
         let settlement = Settlement { effect, sent, completes };
-        let once = self.local.wait(self.local.engine.settle_effect(&settlement))?;
+        let (once, interruption) = self.local.wait_through(self.local.engine.settle_effect(&settlement))?;
         if let (Some(joined), Once::Done(_)) = (&self.completes, &once) {
             (joined.settled)();
         }
         self.settled = Some(once);
-        Ok(())
+        interruption
+    }
+}
+
+impl<R: Claimable + Send + Sync + 'static> Job<R> {
+    /// As [`Engine::begin_once`], for an effect that completes this job or row: see [`OnceCall::completing`].
+    ///
+    /// # Errors
+    /// `Invalid` for a wrong request, after a fork, and for rows that recur.
+    pub fn begin_once(&self, request: OnceRequest) -> Result<OnceCall> {
+        OnceCall::new(self.local()?, request)?.completing(self)
     }
 }
 

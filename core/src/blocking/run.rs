@@ -83,7 +83,8 @@ impl Run {
     /// It ended well.
     ///
     /// # Errors
-    /// `Invalid` after a fork or close; `Unavailable`: it counts as lost when its lease ends.
+    /// `Invalid` after a fork or close; `Unavailable`: it counts as lost when its lease ends; `Interrupted`: it is written all
+    /// the same, unless the wait was interrupted twice.
     pub fn succeed(&self) -> Result<Finish> {
         self.end(None)
     }
@@ -105,8 +106,10 @@ impl Run {
     }
 
     fn end(&self, error: Option<&str>) -> Result<Finish> {
+        self.local.engine.shared.check_process()?;
         self.has_ended.store(true, Relaxed);
-        self.local.wait(self.local.engine.finish_run(&self.hold, error))
+        let (finish, interruption) = self.local.wait_through(self.local.engine.finish_run(&self.hold, error))?;
+        interruption.map(|()| finish)
     }
 }
 

@@ -34,17 +34,30 @@ fn interrupted() -> Error {
 
 impl Local {
     pub(super) fn wait<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
+        self.wait_in_slices(work, false)?.0
+    }
+
+    /// As [`Local::wait`], for what must be written: an interruption is answered when it is done, beside the answer. Only a
+    /// second one ends the wait.
+    pub(super) fn wait_through<T>(&self, work: impl Future<Output = Result<T>>) -> Result<(T, Result<()>)> {
+        let (answer, interruption) = self.wait_in_slices(work, true)?;
+        Ok((answer?, interruption))
+    }
+
+    fn wait_in_slices<T>(&self, work: impl Future<Output = Result<T>>, is_patient: bool) -> Result<(Result<T>, Result<()>)> {
         if HOOK.get().is_none() {
-            return self.runtime.block_on(work);
+            return Ok((self.runtime.block_on(work), Ok(())));
         }
         let mut work = Box::pin(work);
+        let mut interruption = Ok(());
         loop {
             let slice = async { tokio::time::timeout(SLICE, work.as_mut()).await };
             match self.runtime.block_on(slice) {
-                Ok(answer) => return answer,
+                Ok(answer) => return Ok((answer, interruption)),
+                Err(_) if go_on() => {}
+                Err(_) if is_patient && interruption.is_ok() => interruption = Err(interrupted()),
                 // Dropping the work closes its connection: the server rolls an open transaction back.
-                Err(_) if !go_on() => return Err(interrupted()),
-                Err(_) => {}
+                Err(_) => return Err(interrupted()),
             }
         }
     }
