@@ -13,6 +13,7 @@ mod doctor;
 mod fault;
 mod jobs;
 mod json;
+mod leases;
 mod mapped;
 mod migrate;
 mod progress;
@@ -58,6 +59,7 @@ Examples:
   rowclaim tables                                    which of your own tables are mapped, and how
   rowclaim rows list xxx_task_target --status 1      rows of a mapped table
   rowclaim claims show 4711                          which rows a claim took, and how each ended
+  rowclaim leases                                    who holds which lease by name, and until when
   rowclaim recover --table xxx_task_target           take back what other code has left behind
   rowclaim prune --older-than 7d                     delete what ended over a week ago
   rowclaim demo                                      a bulk send with accidents, accounted for
@@ -103,6 +105,7 @@ enum Command {
     #[command(subcommand)]
     Claims(claims::Claims),
     Release(claims::Release),
+    Leases(leases::Leases),
     Recover(recover::Recover),
     Prune(prune::Prune),
     Demo(demo::Demo),
@@ -164,6 +167,7 @@ fn run(console: &Console) -> Outcome {
         Command::Tables(command) => command.run(dsn, config),
         Command::Rows(command) => command.run(dsn, config),
         Command::Claims(command) => command.run(dsn),
+        Command::Leases(command) => command.run(dsn),
         Command::Release(command) => command.run(dsn, config),
         Command::Recover(command) => command.run(dsn, config),
         Command::Prune(command) => command.run(dsn),

@@ -2,8 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests, outside of #[test]")]
 
-use rowclaim::blocking::Engine;
-use rowclaim::{ClaimRequest, NewJob};
+use rowclaim::blocking::{Engine, Leased};
+use rowclaim::{ClaimRequest, LeaseRequest, NewJob};
 use serde_json::Value;
 use std::io::Read;
 use std::process::{Command, Output, Stdio};
@@ -260,6 +260,37 @@ fn recover_takes_back_what_a_dead_worker_held() {
     };
     assert_eq!(recovered, serde_json::json!({ "claims": 1, "returned": 1, "dead": 0 }));
     assert_eq!(stage.run(&["jobs", "show", "1", "--json"]).json()["state"], "ready");
+}
+
+#[test]
+fn leases_are_listed_with_their_holders() {
+    let stage = Stage::new();
+    assert_eq!(stage.run(&["leases"]).ok(), "no leases\n");
+    let engine = Engine::connect(&(stage.dsn() + "?worker=host-7")).unwrap();
+    let take = |name: &str| match engine.lease(&LeaseRequest::new(name, Duration::from_secs(90))).unwrap() {
+        Leased::Acquired(lease) => lease,
+        Leased::Busy(busy) => panic!("{busy:?}"),
+    };
+    let report = take("report");
+    assert!(take("mail\u{1b}[31m").release().unwrap());
+    let shown = stage.run(&["leases"]).ok();
+    let lines: Vec<&str> = shown.lines().collect();
+    assert_eq!(lines.len(), 3, "{shown}");
+    for title in ["name", "holder", "fence", "acquired", "until", "held"] {
+        assert!(lines[0].contains(title), "{shown}");
+    }
+    assert!(lines[1].contains("mail\\u{1b}[31m") && lines[1].ends_with("no"), "{shown}");
+    assert!(lines[2].contains("report") && lines[2].contains("host-7") && lines[2].ends_with("yes"), "{shown}");
+    assert!(lines[2].contains(&report.fence().to_string()), "{shown}");
+    let json = stage.run(&["leases", "--json"]).ok();
+    let rows: Vec<Value> = json.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(rows.iter().map(|row| row["is_held"].as_bool().unwrap()).collect::<Vec<_>>(), [false, true]);
+    let row = rows[1].as_object().unwrap();
+    assert_eq!((&row["name"], &row["holder"], &row["fence"]), (&"report".into(), &"host-7".into(), &report.fence().into()));
+    assert!(row["acquired_at"].as_str().unwrap() < row["lease_until"].as_str().unwrap(), "{json}");
+    assert_eq!(row.len(), 6);
+    assert_eq!(stage.run(&["leases", "--limit", "1", "--json"]).ok().lines().count(), 1);
+    stage.run(&["leases", "--limit", "0"]).fails(2, "invalid");
 }
 
 #[test]

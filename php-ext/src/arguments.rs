@@ -4,7 +4,7 @@
 //! are allowed, is the core's business.
 
 use crate::exceptions::{exception, invalid, pending};
-use crate::values::read_property;
+use crate::values::{read_property, type_name};
 use ext_php_rs::convert::FromZval;
 use ext_php_rs::exception::PhpResult;
 use ext_php_rs::flags::DataType;
@@ -172,11 +172,7 @@ pub fn wrong_type<T>(name: &str, expected: &str, given: &Zval) -> PhpResult<T> {
     if ExecutorGlobals::has_exception() {
         return Err(pending());
     }
-    let given = match given.dereference().object() {
-        Some(object) => object.get_class_name().unwrap_or_default(),
-        None => given.dereference().get_type().to_string(),
-    };
-    let message = format!("{name} must be of type {expected}, {given} given").replace('\0', " ");
+    let message = format!("{name} must be of type {expected}, {} given", type_name(given)).replace('\0', " ");
     Err(ext_php_rs::exception::PhpException::new(message, 0, ce::type_error()))
 }
 

@@ -125,6 +125,15 @@ fn columns<'a>(argument: &str, given: Option<&'a ZendHashTable>) -> PhpResult<Ve
     Ok(columns)
 }
 
+/// Columns and the values they are to have; `argument` is what messages call the array.
+///
+/// # Errors
+/// As [`value`].
+pub fn written(argument: &str, given: &ZendHashTable) -> PhpResult<Vec<(String, Value)>> {
+    let fit = |(column, given): (String, &Zval)| value(&format!("{argument}: {column}"), given).map(|value| (column, value));
+    columns(argument, Some(given))?.into_iter().map(fit).collect()
+}
+
 /// The name in the key of an array's entry.
 ///
 /// # Errors
@@ -167,10 +176,9 @@ pub fn names(argument: &'static str, given: Option<&Zval>) -> PhpResult<Vec<Stri
 /// As [`value`].
 pub fn completion(set: Option<&ZendHashTable>, delay: Option<Seconds>) -> PhpResult<Outcome> {
     let delay = delay.map(|delay| delay.span("delay")).transpose()?;
-    let columns = columns("set", set)?;
-    if columns.is_empty() && delay.is_none() {
+    let set = set.map(|set| written("set", set)).transpose()?.unwrap_or_default();
+    if set.is_empty() && delay.is_none() {
         return Ok(Outcome::Complete);
     }
-    let fit = |(column, given): (String, &Zval)| value(&format!("set: {column}"), given).map(|value| (column, value));
-    Ok(Outcome::CompleteWith { set: columns.into_iter().map(fit).collect::<PhpResult<_>>()?, delay })
+    Ok(Outcome::CompleteWith { set, delay })
 }

@@ -11,8 +11,10 @@ use crate::create::{JobArguments, new_job, new_jobs};
 use crate::created::Created;
 use crate::effect::EffectRecord;
 use crate::exceptions::exception;
+use crate::guard::GuardArguments;
 use crate::handlers::{Handlers, handler_of};
 use crate::held::Batch;
+use crate::lease::{Lease, LeaseRecord};
 use crate::mapping::{self, Given};
 use crate::once::{OnceArguments, once};
 use crate::process::{CLOSE_LIMIT, gate};
@@ -28,8 +30,10 @@ use crate::work::{Work, WorkArguments, work};
 use ext_php_rs::exception::PhpResult;
 use ext_php_rs::prelude::*;
 use ext_php_rs::types::{Iterable, ZendHashTable, Zval};
+use rowclaim::blocking::LeaseFilter;
 use rowclaim::{
-    ClaimRequest, DoctorRequest, EffectState, ErrorKind, JobFilter, JobState, PruneRequest, RunFilter, RunRequest, RunState,
+    ClaimRequest, DoctorRequest, EffectState, ErrorKind, GuardedWrite, JobFilter, JobState, PruneRequest, RunFilter, RunRequest,
+    RunState,
 };
 use std::time::Duration;
 
@@ -324,6 +328,44 @@ impl Engine {
     /// The mappings that claims were made by.
     pub fn tables(&self) -> PhpResult<Array> {
         rows::tables(gate(|| self.inner.tables())?)
+    }
+
+    /// Takes a lease, waiting up to `wait` seconds for another holder to go; null when somebody else holds it. Throws
+    /// `InvalidException`, `SchemaException`, `UnavailableException`.
+    pub fn lease(&self, name: Text, r#for: Seconds, wait: Option<Seconds>) -> PhpResult<Option<Lease>> {
+        Lease::take(&self.inner, name, r#for, wait)
+    }
+
+    /// Leases in the order of their names. Throws `InvalidException` for a wrong limit.
+    pub fn leases(&self, limit: Option<Int>) -> PhpResult<Vec<LeaseRecord>> {
+        let mut filter = LeaseFilter::default();
+        if let Some(limit) = limit {
+            filter.limit = limit.size("limit")?;
+        }
+        Ok(gate(|| self.inner.leases(&filter))?.into_iter().map(LeaseRecord).collect())
+    }
+
+    /// Makes a fenced write on any table; false when a newer fence has written before. Throws `InvalidException`, naming the
+    /// column, `SchemaException`, `DuplicateException`, `UnavailableException`.
+    pub fn guard(&self, table: Text, key: &ZendHashTable, set: &ZendHashTable, fenceColumn: Text, fence: Int) -> PhpResult<bool> {
+        let arguments = GuardArguments { table, key, set, fence_column: fenceColumn };
+        let write = GuardedWrite { fence: fence.0, ..arguments.write()? };
+        gate(|| self.inner.guard(&write))
+    }
+
+    /// SQL and values of a fenced UPDATE for a connection the application has open. Throws as `guard`,
+    /// `UnsupportedException` for bytes.
+    pub fn plan_guard(
+        &self,
+        table: Text,
+        key: &ZendHashTable,
+        set: &ZendHashTable,
+        fenceColumn: Text,
+        fence: Int,
+    ) -> PhpResult<Array> {
+        let arguments = GuardArguments { table, key, set, fence_column: fenceColumn };
+        let write = GuardedWrite { fence: fence.0, ..arguments.write()? };
+        Ok(rows::planned(gate(|| self.inner.plan_guard(&write))?)?)
     }
 
     /// Looks at the server and Rowclaim's tables for what is wrong, or will be; changes nothing.

@@ -5,6 +5,7 @@
 
 use crate::arguments::{Seconds, error_text};
 use crate::exceptions::invalid;
+use crate::guard::GuardArguments;
 use crate::process::gate;
 use ext_php_rs::boxed::ZBox;
 use ext_php_rs::error::Result;
@@ -198,6 +199,15 @@ impl<R: Held> Started<R> {
     /// `UnavailableException`, `InvalidException`.
     pub fn finish(&self, outcome: &Outcome) -> PhpResult<bool> {
         gate(|| self.inner.finish(outcome)).map(|answer| answer == Finish::Accepted)
+    }
+
+    /// Makes a write with the fence of this claim of it; false when a later owner has written before.
+    ///
+    /// # Errors
+    /// As the core's `guard`; `TypeError`.
+    pub fn guard(&self, write: GuardArguments) -> PhpResult<bool> {
+        let write = write.write()?;
+        gate(|| self.inner.guard(&write))
     }
 
     /// Its claim's token as a UUID.

@@ -3,13 +3,14 @@
 
 use crate::arguments::{Seconds, Text};
 use crate::claim::Claim;
+use crate::guard::GuardArguments;
 use crate::held::{Started, failure, giving_back};
 use crate::once::{OnceArguments, once_of};
 use crate::receipt::Receipt;
 use crate::values::from_json;
 use ext_php_rs::exception::PhpResult;
 use ext_php_rs::prelude::*;
-use ext_php_rs::types::Zval;
+use ext_php_rs::types::{ZendHashTable, Zval};
 use rowclaim::{ClaimedJob, Outcome};
 use std::cell::OnceCell;
 
@@ -141,6 +142,13 @@ impl Job {
     ) -> PhpResult<Receipt> {
         let arguments = OnceArguments { key, request, send, ask, on_unknown: onUnknown, lease, wait };
         once_of(|request| self.held.inner.begin_once(request), arguments)
+    }
+
+    /// Makes a write on any table with the fence of this claim of the job; false when a later owner has written before.
+    /// Throws as the engine's `guard`.
+    pub fn guard(&self, table: Text, key: &ZendHashTable, set: &ZendHashTable, fenceColumn: Text) -> PhpResult<bool> {
+        let write = GuardArguments { table, key, set, fence_column: fenceColumn };
+        self.held.guard(write)
     }
 
     /// True when it was finished through this claim, or its finish is on the way.

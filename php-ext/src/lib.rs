@@ -1,11 +1,12 @@
 //! The PHP extension `rowclaim`: classes in the namespace `Rowclaim` over the core's blocking facade.
 //!
 //! A map, in the order a call travels: `arguments`, `values`, `column_values` and `json` make Rust values of PHP's,
-//! `connect`, `create`, `handlers`, `mapping`, `once` and `work` put them together for a verb, `engine`, `claim` and `job` are
-//! the classes with the verbs, `table`, `row_claim` and `row` those of mapped tables, `held` is what both share; `effect`, `run`,
-//! `schedule` and `runner` are what they are called for; `created`, `receipt`, `summary`, `record` and `rows` are answers,
-//! `exceptions` are errors, `thrown` is what PHP code throws. `process` is the gate between PHP and the core (signals, fatal
-//! errors, the end); `ini` has the settings. No SQL, no retries, no time arithmetic, no defaults: those are the core's.
+//! `connect`, `create`, `guard`, `handlers`, `mapping`, `once` and `work` put them together for a verb, `engine`, `claim` and
+//! `job` are the classes with the verbs, `table`, `row_claim` and `row` those of mapped tables, `held` is what both share;
+//! `lease`, `effect`, `run`, `schedule` and `runner` are what else an engine has; `created`, `receipt`, `summary`, `record` and
+//! `rows` are answers, `exceptions` are errors, `thrown` is what PHP code throws. `process` is the gate between PHP and the core
+//! (signals, fatal errors, the end); `ini` has the settings. No SQL, no retries, no time arithmetic, no defaults: those are the
+//! core's.
 
 mod arguments;
 mod claim;
@@ -16,11 +17,13 @@ mod created;
 mod effect;
 mod engine;
 mod exceptions;
+mod guard;
 mod handlers;
 mod held;
 mod ini;
 mod job;
 mod json;
+mod lease;
 mod mapping;
 mod once;
 mod process;
@@ -93,6 +96,8 @@ pub fn get_module(module: ModuleBuilder) -> ModuleBuilder {
         .class::<row_claim::RowClaim>()
         .class::<row::Row>()
         .class::<record::Record>()
+        .class::<lease::Lease>()
+        .class::<lease::LeaseRecord>()
         .class::<created::Created>()
         .class::<summary::Summary>()
         .class::<json::Json>()

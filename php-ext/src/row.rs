@@ -4,6 +4,7 @@
 use crate::arguments::{Seconds, Text};
 use crate::column_values::{array, completion, zval};
 use crate::exceptions::invalid;
+use crate::guard::GuardArguments;
 use crate::held::{Started, failure, giving_back};
 use crate::once::{OnceArguments, once_of};
 use crate::receipt::Receipt;
@@ -145,6 +146,13 @@ impl Row {
     ) -> PhpResult<Receipt> {
         let arguments = OnceArguments { key, request, send, ask, on_unknown: onUnknown, lease, wait };
         once_of(|request| self.held.inner.begin_once(request), arguments)
+    }
+
+    /// Makes a write on any table with the fence of this claim of the row; false when a later owner has written before.
+    /// Throws as the engine's `guard`.
+    pub fn guard(&self, table: Text, key: &ZendHashTable, set: &ZendHashTable, fenceColumn: Text) -> PhpResult<bool> {
+        let write = GuardArguments { table, key, set, fence_column: fenceColumn };
+        self.held.guard(write)
     }
 
     /// True when it was finished through this claim, or its finish is on the way.

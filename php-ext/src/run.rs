@@ -3,15 +3,19 @@
 //!
 //! The end of a run is written before anything goes on: an exception of the function waits until then, also `exit()` and
 //! fatal errors.
+#![allow(non_snake_case)]
 
+use crate::arguments::Text;
+use crate::guard::GuardArguments;
 use crate::handlers::{Handler, Handlers};
 use crate::process::{Called, Drain, call, gate, is_leaving};
 use crate::thrown::Thrown;
 use ext_php_rs::convert::IntoZval;
 use ext_php_rs::exception::PhpResult;
 use ext_php_rs::prelude::*;
+use ext_php_rs::types::ZendHashTable;
 use rowclaim::blocking::{Engine, RunStart};
-use rowclaim::{Error, ErrorKind, RunRequest, Timestamp};
+use rowclaim::{Error, ErrorKind, GuardedWrite, RunRequest, Timestamp};
 use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -22,56 +26,66 @@ const CUT_OFF: &str = "the script ended in the middle";
 /// A run.
 #[php_class]
 #[php(name = "Rowclaim\\Run", flags = crate::CLASS)]
-pub struct Run(Rc<rowclaim::blocking::Run>);
+pub struct Run {
+    inner: Rc<rowclaim::blocking::Run>,
+    engine: Engine,
+}
 
 #[php_impl]
 impl Run {
     /// Its number in the history.
     #[php(getter)]
     pub fn get_id(&self) -> i64 {
-        self.0.id()
+        self.inner.id()
     }
 
     /// The task.
     #[php(getter)]
     pub fn get_task(&self) -> String {
-        self.0.task().to_owned()
+        self.inner.task().to_owned()
     }
 
     /// The planned time, in seconds since 1970.
     #[php(getter)]
     pub fn get_slot(&self) -> f64 {
-        self.0.slot().as_unix_seconds()
+        self.inner.slot().as_unix_seconds()
     }
 
     /// A number above that of every earlier run of the task.
     #[php(getter)]
     pub fn get_fence(&self) -> i64 {
-        self.0.fence()
+        self.inner.fence()
     }
 
     /// Its token as a UUID.
     #[php(getter)]
     pub fn get_token(&self) -> String {
-        self.0.token().to_string()
+        self.inner.token().to_string()
     }
 
     /// A person asked for it.
     #[php(getter)]
     pub fn get_manual(&self) -> bool {
-        self.0.is_manual()
+        self.inner.is_manual()
     }
 
     /// True once a renewal was refused, or after it ended.
     #[php(getter)]
     pub fn get_lost(&self) -> bool {
-        self.0.is_lost()
+        self.inner.is_lost()
     }
 
     /// For how many seconds it surely is the only run of its task.
     #[php(getter)]
     pub fn get_valid_for(&self) -> f64 {
-        self.0.valid_for().as_secs_f64()
+        self.inner.valid_for().as_secs_f64()
+    }
+
+    /// Makes a write with its fence; false when a later run has written before. Throws as the engine's `guard`.
+    pub fn guard(&self, table: Text, key: &ZendHashTable, set: &ZendHashTable, fenceColumn: Text) -> PhpResult<bool> {
+        let arguments = GuardArguments { table, key, set, fence_column: fenceColumn };
+        let write = GuardedWrite { fence: self.inner.fence(), ..arguments.write()? };
+        gate(|| self.engine.guard(&write))
     }
 }
 
@@ -178,8 +192,8 @@ enum Ended {
 }
 
 /// Calls the function of a run and writes down how that ended.
-fn carry_out(run: &Rc<rowclaim::blocking::Run>, function: &Handler) -> rowclaim::Result<Ended> {
-    let called = match Run(Rc::clone(run)).into_zval(false) {
+fn carry_out(engine: &Engine, run: &Rc<rowclaim::blocking::Run>, function: &Handler) -> rowclaim::Result<Ended> {
+    let called = match (Run { inner: Rc::clone(run), engine: engine.clone() }).into_zval(false) {
         Ok(argument) => call(function, vec![&argument]),
         Err(_) => Called::Left,
     };
@@ -220,7 +234,7 @@ pub fn run_slot(engine: &Engine, request: &RunRequest, function: &Handler) -> Ph
                 return Err(Error::new(ErrorKind::Busy, format!("an earlier run of {} goes on", request.task)));
             }
         };
-        match carry_out(&run, function)? {
+        match carry_out(engine, &run, function)? {
             Ended::Well => run.record(),
             Ended::Left => Err(cut_off()),
             Ended::Badly(thrown) => {
@@ -254,7 +268,7 @@ fn pass(engine: &Engine, handlers: &Handlers, max_time: Option<Duration>) -> row
     {
         let run = Rc::new(run);
         let Some(function) = handlers.get(run.task()) else { continue };
-        if let Ended::Left = carry_out(&run, function)? {
+        if let Ended::Left = carry_out(engine, &run, function)? {
             return Err(cut_off());
         }
         // What the exception held is gone with it; a destructor may have thrown.

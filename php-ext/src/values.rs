@@ -180,11 +180,14 @@ fn write_object(out: &mut Vec<u8>, value: &Zval, object: &ZendObject, depth: u32
     }
     if is("JsonSerializable") {
         let answer = value.try_call_method("jsonSerialize", vec![]);
-        let answer = answer.map_err(|error| Refusal::thrown_or(error.to_string()))?;
+        if ExecutorGlobals::has_exception() {
+            return Err(Refusal::Thrown);
+        }
+        let answer = answer.map_err(|error| Refusal::Value(error.to_string(), Vec::new()))?;
         return write(out, &answer, depth);
     }
     if is("BackedEnum") {
-        let value = read_property(object, "value").map_err(|_| Refusal::thrown_or("has no value that can be read"))?;
+        let value = read_property(object, "value").map_err(|_| Refusal::Thrown)?;
         return write(out, &value, depth);
     }
     let name = object.get_class_name().unwrap_or_default();
@@ -198,10 +201,6 @@ fn write_object(out: &mut Vec<u8>, value: &Zval, object: &ZendObject, depth: u32
 }
 
 impl Refusal {
-    fn thrown_or(reason: impl Into<String>) -> Self {
-        if ExecutorGlobals::has_exception() { Refusal::Thrown } else { Refusal::Value(reason.into(), Vec::new()) }
-    }
-
     fn below(self, step: impl FnOnce() -> String) -> Self {
         match self {
             Refusal::Value(reason, mut steps) => {

@@ -290,6 +290,54 @@ namespace Rowclaim {
         public function tables(): array {}
 
         /**
+         * Takes a lease: one holder at a time for a name, by the database's clock. It is renewed in the background until it is
+         * released or its object goes. Who holds a busy one is in {@see leases()}.
+         *
+         * @param string $name 1 to 191 bytes; compared byte for byte
+         * @param int|float $for seconds it is held without a renewal, 1 or more
+         * @param int|float|null $wait seconds to wait for another holder to go
+         * @return Lease|null null: somebody else holds it
+         */
+        public function lease(string $name, float $for, ?float $wait = null): ?Lease {}
+
+        /**
+         * Leases in the order of their names, those that were given back too.
+         *
+         * @param int|null $limit 1 to 10,000; 100 when null
+         * @return list<LeaseRecord>
+         */
+        public function leases(?int $limit = null): array {}
+
+        /**
+         * Makes a fenced write on any table of your own: the row of $key gets $set and $fence, unless its fence is newer. A row
+         * that is not there is created. A write with the fence that is stored is accepted: it is the same holder's.
+         *
+         * {@see Lease::guard()}, {@see Job::guard()} and {@see Row::guard()} bring their fence along.
+         *
+         * @param string $table `table` or `database.table`
+         * @param array<string, mixed> $key columns of the primary key or of a unique one, and their values
+         * @param array<string, mixed> $set columns and their values, as for {@see Table}
+         * @param string $fenceColumn whole-number column that keeps the fence; NULL is older than any
+         * @return bool false: a newer fence has written, and nothing was changed
+         * @throws Exception\InvalidException naming the column that does not fit, or for a key that is not unique
+         * @throws Exception\SchemaException there is no such table
+         * @throws Exception\DuplicateException the new row violates another unique key
+         */
+        public function guard(string $table, array $key, array $set, string $fenceColumn, int $fence): bool {}
+
+        /**
+         * The UPDATE of {@see guard()} for a connection the application has open, in its own transaction. It creates no row. It
+         * was accepted when it matched a row; a connection that counts changed rows only answers 0 for a repeat with the same
+         * values (PDO: MYSQL_ATTR_FOUND_ROWS counts matched ones).
+         *
+         * @param array<string, mixed> $key
+         * @param array<string, mixed> $set
+         * @return array{string, list<int|string|null>} SQL with `?` places, and their values
+         * @throws Exception\UnsupportedException for bytes that are not UTF-8
+         */
+        public function planGuard(string $table, array $key, array $set, string $fenceColumn, int $fence): array {}
+
+        /**
          * Looks at the server and Rowclaim's tables for what is wrong, or will be; changes nothing. A right the account lacks
          * is never an error.
          *
@@ -510,6 +558,15 @@ namespace Rowclaim {
          * @return Receipt completed false: the job was lost meanwhile; what happened is recorded all the same
          */
         public function once(string $key, mixed $request, mixed $send, mixed $ask = null, ?string $onUnknown = null, ?float $lease = null, ?float $wait = null): Receipt {}
+
+        /**
+         * Makes a write on any table of your own with the fence of this claim of the job; otherwise as {@see Engine::guard()}.
+         *
+         * @param array<string, mixed> $key
+         * @param array<string, mixed> $set
+         * @return bool false: a later owner has written, and nothing was changed
+         */
+        public function guard(string $table, array $key, array $set, string $fenceColumn): bool {}
 
         /** True when it was finished through this claim, or its finish is on the way. */
         public function finished(): bool {}
@@ -784,6 +841,16 @@ namespace Rowclaim {
          */
         public function once(string $key, mixed $request, mixed $send, mixed $ask = null, ?string $onUnknown = null, ?float $lease = null, ?float $wait = null): Receipt {}
 
+        /**
+         * Makes a write on any table of your own with the fence of this claim of the row; otherwise as {@see Engine::guard()}.
+         *
+         * @param array<string, mixed> $key
+         * @param array<string, mixed> $set
+         * @return bool false: a later owner has written, and nothing was changed
+         * @throws Exception\InvalidException also when the mapping names no `fence`
+         */
+        public function guard(string $table, array $key, array $set, string $fenceColumn): bool {}
+
         /** True when it was finished through this claim, or its finish is on the way. */
         public function finished(): bool {}
 
@@ -830,6 +897,56 @@ namespace Rowclaim {
 
         /** @return array<string, mixed> what var_dump shows */
         public function __debugInfo(): array {}
+    }
+
+    /**
+     * A lease by name in its holder's hands, made by {@see Engine::lease()}: `if ($lease = $engine->lease('report', for: 90))`.
+     *
+     * It is renewed in the background, and given back when its object goes. Does not cross a fork: in the child it is left
+     * alone. A script that is killed gives nothing back; the lease ends by itself then.
+     */
+    final class Lease
+    {
+        public readonly string $name;
+        /** 128 random bits as a UUID, of this holding. */
+        public readonly string $token;
+        /** Above that of every earlier holder: for writes that a late holder must not make, see {@see guard()}. */
+        public readonly int $fence;
+        /** True once a renewal was refused, or after it was released: somebody else may hold it now. */
+        public readonly bool $lost;
+        /** For how many seconds it is surely held from now on; 0.0 when lost. */
+        public readonly float $validFor;
+
+        /** Renews it now; false when it is lost. The heartbeat does it by itself. */
+        public function renew(): bool {}
+
+        /** Gives it back. @return bool false: it was lost, or given back, before */
+        public function release(): bool {}
+
+        /**
+         * Makes a write on any table of your own with this lease's fence; otherwise as {@see Engine::guard()}.
+         *
+         * @param array<string, mixed> $key
+         * @param array<string, mixed> $set
+         * @return bool false: a later holder has written, and nothing was changed
+         */
+        public function guard(string $table, array $key, array $set, string $fenceColumn): bool {}
+    }
+
+    /** A lease as it stands in the table. */
+    final class LeaseRecord
+    {
+        public readonly string $name;
+        /** Who holds or last held it, for people: the engine's option `worker`. */
+        public readonly string $holder;
+        /** The last fence. */
+        public readonly int $fence;
+        /** When it was last acquired, in seconds since 1970-01-01T00:00Z, on the database's clock. */
+        public readonly float $acquiredAt;
+        /** Until when it is or was held. */
+        public readonly float $leaseUntil;
+        /** Held now. */
+        public readonly bool $held;
     }
 
     /** An effect in the hands of its sender: what `$send` and `$ask` of {@see Engine::once()} are called with. */
@@ -907,6 +1024,15 @@ namespace Rowclaim {
         public readonly bool $lost;
         /** For how many seconds it surely is the only run of its task; 0.0 when lost. */
         public readonly float $validFor;
+
+        /**
+         * Makes a write on any table of your own with this run's fence; otherwise as {@see Engine::guard()}.
+         *
+         * @param array<string, mixed> $key
+         * @param array<string, mixed> $set
+         * @return bool false: a later run has written, and nothing was changed
+         */
+        public function guard(string $table, array $key, array $set, string $fenceColumn): bool {}
     }
 
     /** A run as it stands in the history. Instants are seconds since 1970-01-01T00:00Z, on the database's clock. */

@@ -5,6 +5,8 @@
 use crate::claim::Claim;
 use crate::errors::{invalid, log, raise};
 use crate::gate::enter;
+use crate::guard::Write;
+use crate::lease::Lease;
 use crate::new_job::{self, new_job, new_jobs};
 use crate::table::Table;
 use crate::values::{given, option, partition, span, text, whole};
@@ -12,8 +14,8 @@ use crate::work::{Handlers, Options, work};
 use crate::{CLOSE_LIMIT, mapping, results};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyMapping};
-use rowclaim::blocking;
-use rowclaim::{ClaimRequest, Config, DoctorRequest, JobFilter, JobState, PruneRequest};
+use rowclaim::blocking::{self, LeaseFilter, Leased};
+use rowclaim::{ClaimRequest, Config, DoctorRequest, GuardedWrite, JobFilter, JobState, LeaseRequest, PruneRequest};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -136,8 +138,7 @@ impl Engine {
         let options = new_job::Options { key, unique, delay, run_at: None, priority, max_attempts };
         let job = new_job(&text("queue", queue)?, payload, &options)?;
         let planned = enter(py, || engine.plan_create(&job))?;
-        let answer = results::planned(py, &planned, paramstyle)?;
-        answer.ok_or_else(|| invalid(py, format!("paramstyle must be qmark or format, not {paramstyle}")))
+        results::planned(py, &planned, paramstyle)
     }
 
     /// Takes up to ``limit`` jobs (1 to 10,000) of one queue or several. The claim is empty when nothing waits.
@@ -230,6 +231,91 @@ impl Engine {
         let engine = self.open(py)?;
         let records = enter(py, || engine.tables())?;
         results::list(py, &records, results::table_record)
+    }
+
+    /// Takes the lease ``name``, or gives None when somebody else holds it; ``leases`` tells who.
+    ///
+    /// One holder at a time, by the database's clock. ``name``: 1 to 191 bytes, compared byte for byte. ``lease``: how long
+    /// it is held without a renewal, from 1 second; it is renewed in the background until it is released or the object is
+    /// gone. ``wait``: for so long another holder may take to go.
+    #[pyo3(signature = (name, lease, *, wait=None))]
+    fn lease(
+        &self,
+        py: Python<'_>,
+        name: &Bound<'_, PyAny>,
+        lease: &Bound<'_, PyAny>,
+        wait: Argument<'_, '_>,
+    ) -> PyResult<Option<Lease>> {
+        let engine = self.open(py)?;
+        let mut request = LeaseRequest::new(text("name", name)?, span("lease", lease)?);
+        if let Some(wait) = given(wait) {
+            request.wait = span("wait", wait)?;
+        }
+        Ok(match enter(py, || engine.lease(&request))? {
+            Leased::Acquired(lease) => Some(Lease::new(lease)),
+            Leased::Busy(_) => None,
+        })
+    }
+
+    /// Leases in the order of their names, those that were given back too. ``limit``: 1 to 10,000.
+    #[pyo3(signature = (*, limit=None))]
+    fn leases<'py>(&self, py: Python<'py>, limit: Argument<'_, 'py>) -> PyResult<Bound<'py, PyList>> {
+        let engine = self.open(py)?;
+        let mut filter = LeaseFilter::default();
+        if let Some(limit) = given(limit) {
+            filter.limit = whole("limit", limit)?;
+        }
+        let leases = enter(py, || engine.leases(&filter))?;
+        results::list(py, &leases, results::lease)
+    }
+
+    /// Makes a fenced write on any table: the row of ``key`` gets ``set`` and ``fence``, unless its fence is newer.
+    ///
+    /// ``table``: ``table`` or ``database.table``. ``key``: the columns of its primary key or of a unique one, and their
+    /// values; a row that is not there is created. ``fence_column``: the whole-number column that keeps the fence; NULL is
+    /// older than any. The fence that is stored is accepted: it is the same holder's. Values are converted as for
+    /// ``Table``. ``guard`` of a ``Lease``, ``Job`` or ``Row`` brings its fence along.
+    ///
+    /// False when a newer fence has written: nothing was changed then. Raises InvalidError, naming the column, for what does
+    /// not fit and for a key that is not unique, SchemaError without the table, DuplicateError when a new row violates
+    /// another unique key.
+    fn guard(
+        &self,
+        py: Python<'_>,
+        table: &Bound<'_, PyAny>,
+        key: &Bound<'_, PyAny>,
+        set: &Bound<'_, PyAny>,
+        fence_column: &Bound<'_, PyAny>,
+        fence: &Bound<'_, PyAny>,
+    ) -> PyResult<bool> {
+        let engine = self.open(py)?;
+        let fence = whole("fence", fence)?;
+        let write = GuardedWrite { fence, ..Write { table, key, set, fence_column }.read()? };
+        enter(py, || engine.guard(&write))
+    }
+
+    /// The UPDATE of ``guard`` as SQL and values for the application's own connection, in its own transaction.
+    ///
+    /// It creates no row. It was accepted when it matched a row; a connection that counts only changed rows (PyMySQL without
+    /// ``client_flag=CLIENT.FOUND_ROWS``) answers 0 for a repeat with the same values. ``paramstyle``: ``"qmark"`` (sqlite3)
+    /// or ``"format"`` (PyMySQL, mysqlclient). Raises as ``guard``, and UnsupportedError for ``bytes``.
+    #[pyo3(signature = (table, key, set, fence_column, fence, *, paramstyle="qmark"))]
+    #[allow(clippy::too_many_arguments)]
+    fn plan_guard<'py>(
+        &self,
+        py: Python<'py>,
+        table: &Bound<'py, PyAny>,
+        key: &Bound<'py, PyAny>,
+        set: &Bound<'py, PyAny>,
+        fence_column: &Bound<'py, PyAny>,
+        fence: &Bound<'py, PyAny>,
+        paramstyle: &str,
+    ) -> PyResult<(String, Bound<'py, PyList>)> {
+        let engine = self.open(py)?;
+        let fence = whole("fence", fence)?;
+        let write = GuardedWrite { fence, ..Write { table, key, set, fence_column }.read()? };
+        let planned = enter(py, || engine.plan_guard(&write))?;
+        results::planned(py, &planned, paramstyle)
     }
 
     /// Looks at the server and Rowclaim's tables for what is wrong, or will be; changes nothing. A right the account lacks

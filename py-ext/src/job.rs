@@ -3,6 +3,7 @@
 use crate::claim::Claim;
 use crate::errors::{describe, log, readable};
 use crate::gate::{Held, enter};
+use crate::guard::Write;
 use crate::values::{datetime, given, span, uuid};
 use pyo3::exceptions::{PyBaseException, PyException, PyTypeError};
 use pyo3::prelude::*;
@@ -203,6 +204,23 @@ impl Job {
     #[pyo3(signature = (delay=None))]
     fn release(&self, py: Python<'_>, delay: Option<&Bound<'_, PyAny>>) -> PyResult<bool> {
         self.finish(py, &release(delay)?)
+    }
+
+    /// Makes a write on any table with the fence of this claim of the job. False when a later owner has written: nothing
+    /// was changed then.
+    ///
+    /// Otherwise as ``Engine.guard``.
+    fn guard(
+        &self,
+        py: Python<'_>,
+        table: &Bound<'_, PyAny>,
+        key: &Bound<'_, PyAny>,
+        set: &Bound<'_, PyAny>,
+        fence_column: &Bound<'_, PyAny>,
+    ) -> PyResult<bool> {
+        let job = self.inner.get(py)?;
+        let write = Write { table, key, set, fence_column }.read()?;
+        enter(py, || job.guard(&write))
     }
 
     fn __enter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {

@@ -1,9 +1,9 @@
 //! The native part of the Python package `rowclaim`: it converts arguments and answers and lets go of the interpreter
 //! lock in between. It has no SQL, no retries, no time arithmetic and no defaults of its own.
 //!
-//! The files in the order a call travels: `engine` and `table` (the classes people hold), `new_job`, `mapping`, `values`
-//! and `column_values` (arguments become Rust values), `gate` (the only way into the core), `claim`, `job`, `row_claim`,
-//! `row` and `work` (rows in the caller's hands), `signals` (Ctrl-C and SIGTERM while `work` runs), `results` and `errors`
+//! The files in the order a call travels: `engine` and `table` (the classes people hold), `new_job`, `guard`, `mapping`,
+//! `values` and `column_values` (arguments become Rust values), `gate` (the only way into the core), `claim`, `job`,
+//! `row_claim`, `row`, `lease` and `work` (what is in the caller's hands), `signals` (Ctrl-C and SIGTERM while `work` runs), `results` and `errors`
 //! (answers become Python objects). Exceptions, records and the JSON encoding are plain Python in `python/rowclaim/`.
 //!
 //! The one thing to know: nothing of Python is touched behind the gate except by the wait hook and by handlers of
@@ -15,7 +15,9 @@ mod column_values;
 mod engine;
 mod errors;
 mod gate;
+mod guard;
 mod job;
+mod lease;
 mod mapping;
 mod new_job;
 mod results;
@@ -58,6 +60,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<engine::Engine>()?;
     module.add_class::<claim::Claim>()?;
     module.add_class::<job::Job>()?;
+    module.add_class::<lease::Lease>()?;
     module.add_class::<table::Table>()?;
     module.add_class::<row_claim::RowClaim>()?;
     module.add_class::<row::Record>()?;

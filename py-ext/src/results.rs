@@ -1,5 +1,6 @@
 //! Answers of the core become the records of `rowclaim/_results.py`, made by position.
 
+use crate::errors::invalid;
 use crate::mapping::entries;
 use crate::values::datetime;
 use pyo3::call::PyCallArgs;
@@ -8,8 +9,8 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyList, PyTuple};
 use rowclaim::blocking::Summary;
 use rowclaim::{
-    Attempt, Binding, Count, Created, Finding, JobRow, Migrated, PlannedStatement, Pruned, QueueStats, Recovered, Stats,
-    TableRecord, Timestamp,
+    Attempt, Binding, Count, Created, Finding, JobRow, LeaseRecord, Migrated, PlannedStatement, Pruned, QueueStats, Recovered,
+    Stats, TableRecord, Timestamp,
 };
 
 static RECORDS: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
@@ -80,6 +81,12 @@ pub(crate) fn table_record<'py>(py: Python<'py>, table: &TableRecord) -> Object<
     record(py, "TableRecord", (table.id, &table.name, mapping, datetime(py, table.created_at)?))
 }
 
+pub(crate) fn lease<'py>(py: Python<'py>, lease: &LeaseRecord) -> Object<'py> {
+    let LeaseRecord { name, holder, fence, is_held, .. } = lease;
+    let (acquired_at, lease_until) = (datetime(py, lease.acquired_at)?, datetime(py, lease.lease_until)?);
+    record(py, "LeaseRecord", (name, holder, fence, acquired_at, lease_until, is_held))
+}
+
 pub(crate) fn recovered<'py>(py: Python<'py>, answer: &Recovered) -> Object<'py> {
     record(py, "Recovered", (answer.claims, answer.returned, answer.dead))
 }
@@ -114,16 +121,16 @@ pub(crate) fn stats<'py>(py: Python<'py>, stats: &Stats) -> Object<'py> {
     record(py, "Stats", (list(py, &stats.queues, queue_stats)?, stats.open_claims, stats.expired_claims))
 }
 
-/// `(sql, values)` for a DB-API cursor; `None` for an unknown parameter style.
+/// `(sql, values)` for a DB-API cursor.
 pub(crate) fn planned<'py>(
     py: Python<'py>,
     planned: &PlannedStatement,
     paramstyle: &str,
-) -> PyResult<Option<(String, Bound<'py, PyList>)>> {
+) -> PyResult<(String, Bound<'py, PyList>)> {
     let sql = match paramstyle {
         "qmark" => planned.sql.clone(),
-        "format" => planned.sql.replace('%', "%%").replace('?', "%s"),
-        _ => return Ok(None),
+        "format" => format_style(&planned.sql),
+        other => return Err(invalid(py, format!("paramstyle must be qmark or format, not {other}"))),
     };
     let values = PyList::empty(py);
     for binding in &planned.bindings {
@@ -133,5 +140,24 @@ pub(crate) fn planned<'py>(
             Binding::Text(text) => values.append(text)?,
         }
     }
-    Ok(Some((sql, values)))
+    Ok((sql, values))
+}
+
+/// The same with `%s` for its places; a question mark in a quoted name is none.
+fn format_style(sql: &str) -> String {
+    let mut out = String::with_capacity(sql.len() + 16);
+    let mut quote = None;
+    for c in sql.chars() {
+        match (c, quote) {
+            ('?', None) => out.push_str("%s"),
+            ('%', _) => out.push_str("%%"),
+            _ => out.push(c),
+        }
+        quote = match (c, quote) {
+            ('`' | '"' | '\'', None) => Some(c),
+            (c, Some(open)) if c == open => None,
+            (_, quote) => quote,
+        };
+    }
+    out
 }

@@ -2,6 +2,7 @@
 
 use crate::column_values::{columns, object};
 use crate::gate::{Held, enter};
+use crate::guard::Write;
 use crate::job::{fail, leave, release};
 use crate::row_claim::RowClaim;
 use crate::values::{given, span, uuid};
@@ -216,6 +217,24 @@ impl Row {
     #[pyo3(signature = (delay=None))]
     fn release(&self, py: Python<'_>, delay: Option<&Bound<'_, PyAny>>) -> PyResult<bool> {
         self.finish(py, &release(delay)?)
+    }
+
+    /// Makes a write on any table with the fence of this claim of the row. False when a later owner has written: nothing
+    /// was changed then.
+    ///
+    /// Otherwise as ``Engine.guard``, and InvalidError when the
+    /// mapping names no fence.
+    fn guard(
+        &self,
+        py: Python<'_>,
+        table: &Bound<'_, PyAny>,
+        key: &Bound<'_, PyAny>,
+        set: &Bound<'_, PyAny>,
+        fence_column: &Bound<'_, PyAny>,
+    ) -> PyResult<bool> {
+        let row = self.inner.get(py)?;
+        let write = Write { table, key, set, fence_column }.read()?;
+        enter(py, || row.guard(&write))
     }
 
     fn __enter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {

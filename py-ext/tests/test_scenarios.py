@@ -21,8 +21,10 @@ JOB_FIELDS = ("state", "attempts", "max_attempts", "fence", "lost", "priority", 
 class Story:
     """One run of a story against one database."""
 
-    def __init__(self, engine: rowclaim.Engine) -> None:
+    def __init__(self, database: Database, engine: rowclaim.Engine) -> None:
+        self.database = database
         self.engine = engine
+        self.leases: dict[str, rowclaim.Lease] = {}
         self.jobs: dict[str, int] = {}
         self.claims: dict[str, tuple[rowclaim.Claim, list[rowclaim.Job]]] = {}
 
@@ -38,6 +40,8 @@ class Story:
         if isinstance(expected, dict):
             if "same_as" in expected:
                 expected = {**expected, "same_as": self.jobs[expected["same_as"]]}
+            if "above" in expected:
+                expected = {**expected, "above": answer["fence"] > self.leases[expected["above"]].fence}
             answer = {name: answer[name] for name in expected}
         if expected is not None:
             assert answer == expected, step
@@ -84,10 +88,43 @@ class Story:
         return self.job_at(step).fail(step["error"], step.get("delay"))
 
     def do_release(self, step: dict[str, Any]) -> bool:
+        if "lease" in step:
+            return self.leases[step["lease"]].release()
         return self.job_at(step).release(step.get("delay"))
 
     def do_renew(self, step: dict[str, Any]) -> bool:
+        if "lease" in step:
+            return self.leases[step["lease"]].renew()
         return self.claims[step["claim"]][0].renew()
+
+    def do_lease(self, step: dict[str, Any]) -> dict[str, Any]:
+        lease = self.engine.lease(step["name"], lease=step["lease"], wait=step.get("wait"))
+        if lease is None:
+            return {"acquired": False}
+        self.leases[step.get("as", "")] = lease
+        return {"acquired": True, "above": True, "fence": lease.fence}
+
+    def do_lost(self, step: dict[str, Any]) -> bool:
+        return self.leases[step["lease"]].lost
+
+    def do_leases(self, step: dict[str, Any]) -> dict[str, Any]:
+        leases = self.engine.leases(limit=step.get("limit"))
+        return {
+            word: [one.name for one in leases if one.is_held is held]
+            for word, held in (("held", True), ("free", False))
+        }
+
+    def do_guard(self, step: dict[str, Any]) -> bool:
+        write = (self.database.prefix + step["table"], step["key"], step["set"], step.get("fence_column", "fence"))
+        if "lease" in step:
+            return self.leases[step["lease"]].guard(*write)
+        if "claim" in step:
+            return self.job_at(step).guard(*write)
+        return self.engine.guard(*write, fence=step["fence"])
+
+    def do_sql(self, step: dict[str, Any]) -> int | None:
+        rows = self.database.sql(step["statement"].replace("{", self.database.prefix).replace("}", ""))
+        return int(rows[0][0]) if rows else None
 
     def do_recover(self, step: dict[str, Any]) -> dict[str, Any]:
         return vars(self.engine.recover())
@@ -127,7 +164,7 @@ class Story:
 def test_the_story_ends_as_told(path: Path, database: Database) -> None:
     told = json.loads(path.read_text(encoding="utf-8"))
     with database.connect(**told.get("options", {})) as engine:
-        story = Story(engine)
+        story = Story(database, engine)
         for step in told["steps"]:
             story.take(step)
 

@@ -47,3 +47,23 @@ def send(engine: rowclaim.Engine, task: int) -> bool:
     assert_type(table.retry(where={"task_id": task}), int)
     assert_type(engine.tables()[0].mapping, dict[str, Any])
     return table.remaining({"task_id": task})
+
+
+def report(engine: rowclaim.Engine) -> int:
+    lease = engine.lease("daily-report", lease=timedelta(minutes=2), wait=1)
+    if lease is None:
+        return sum(
+            record.fence for record in engine.leases(limit=10) if record.is_held and record.acquired_at.year > 2000
+        )
+    with lease as held:
+        assert_type(held, rowclaim.Lease)
+        assert_type(held.token, UUID)
+        assert_type(held.guard("reports", {"day": "mon"}, {"total": 5, "made_at": datetime.now()}, "fence"), bool)
+        _sql, values = engine.plan_guard(
+            "reports", {"day": "mon"}, {"total": None}, "fence", held.fence, paramstyle="format"
+        )
+        assert_type(values, list[str | int | None])
+    for job in engine.claim("q"):
+        job.guard("reports", key={"day": "mon"}, set={"total": 5}, fence_column="fence")
+    engine.lease("daily-report")  # type: ignore[call-arg]
+    return held.fence

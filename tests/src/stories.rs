@@ -1,8 +1,8 @@
 //! The runner of `scenarios/*.json`; what a step means is in `scenarios/README.md`.
 
 use crate::Db;
-use rowclaim::blocking::{Claim, Handled, Job, WorkRequest};
-use rowclaim::{ClaimRequest, Error, Finish, JobState, NewJob, Outcome, Timestamp, Unique};
+use rowclaim::blocking::{Claim, Handled, Job, Lease, LeaseFilter, Leased, WorkRequest};
+use rowclaim::{ClaimRequest, Error, Finish, GuardedWrite, JobState, LeaseRequest, NewJob, Outcome, Timestamp, Unique};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -34,6 +34,7 @@ pub fn options(story: &Value) -> String {
 struct Cast {
     jobs: HashMap<String, i64>,
     claims: HashMap<String, (Claim, Vec<Job>)>,
+    leases: HashMap<String, Lease>,
 }
 
 /// Takes every step of a story and compares its answers.
@@ -49,6 +50,9 @@ pub fn run(db: &Db, name: &str, story: &Value) {
             (Ok(answer), Some(_)) => panic!("{place}: no error but {answer}"),
             (Err(error), None) => panic!("{place}: {error}"),
         }
+    }
+    for table in story["tables"].as_array().into_iter().flatten() {
+        db.raw().run(&format!("DROP TABLE {}{}", db.prefix, table.as_str().unwrap()));
     }
 }
 
@@ -82,6 +86,19 @@ fn take(db: &Db, cast: &mut Cast, step: &Value) -> Result<Value, Error> {
             Ok(json!({ "exists": exists }))
         }
         "claim" => claim(db, cast, step),
+        "lease" => lease(db, cast, step),
+        "renew" if step.get("lease").is_some() => Ok(json!(held(cast, step).renew()?)),
+        "release" if step.get("lease").is_some() => Ok(json!(held(cast, step).release()?)),
+        "lost" => Ok(json!(held(cast, step).is_lost())),
+        "leases" => {
+            let leases = engine
+                .leases(&step["limit"].as_u64().map_or_else(LeaseFilter::default, |n| LeaseFilter { limit: n as usize }))?;
+            let names =
+                |held: bool| leases.iter().filter(|one| one.is_held == held).map(|one| one.name.clone()).collect::<Vec<_>>();
+            Ok(json!({ "held": names(true), "free": names(false) }))
+        }
+        "guard" => guard(db, cast, step),
+        "sql" => sql(db, step["statement"].as_str().unwrap()),
         verb @ ("complete" | "fail" | "release") => {
             let job = &cast.claims[step["claim"].as_str().unwrap()].1[step["index"].as_u64().unwrap() as usize];
             let delay = step["delay"].as_f64().map(Duration::from_secs_f64);
@@ -165,6 +182,54 @@ fn claim(db: &Db, cast: &mut Cast, step: &Value) -> Result<Value, Error> {
         cast.claims.insert(name.to_owned(), (claim, jobs));
     }
     Ok(answer)
+}
+
+fn lease(db: &Db, cast: &mut Cast, step: &Value) -> Result<Value, Error> {
+    let span = |name: &str| rowclaim::span_from_seconds(name, step[name].as_f64().unwrap_or(0.0));
+    let request = LeaseRequest { wait: span("wait")?, ..LeaseRequest::new(step["name"].as_str().unwrap(), span("lease")?) };
+    let Leased::Acquired(lease) = db.engine.lease(&request)? else { return Ok(json!({ "acquired": false })) };
+    let above = step["expect"]["above"].as_str().filter(|name| cast.leases[*name].fence() < lease.fence());
+    let answer = json!({ "acquired": true, "above": above });
+    cast.leases.insert(step["as"].as_str().unwrap_or_default().to_owned(), lease);
+    Ok(answer)
+}
+
+fn held<'a>(cast: &'a Cast, step: &Value) -> &'a Lease {
+    &cast.leases[step["lease"].as_str().unwrap()]
+}
+
+fn guard(db: &Db, cast: &Cast, step: &Value) -> Result<Value, Error> {
+    let columns = |name: &str| {
+        let value = |value: &Value| match value {
+            Value::Null => rowclaim::Value::Null,
+            Value::String(text) => rowclaim::Value::Text(text.clone()),
+            number => rowclaim::Value::Int(number.as_i64().unwrap()),
+        };
+        step[name].as_object().unwrap().iter().map(|(column, wanted)| (column.clone(), value(wanted))).collect()
+    };
+    let write = GuardedWrite {
+        table: format!("{}{}", db.prefix, step["table"].as_str().unwrap()),
+        key: columns("key"),
+        set: columns("set"),
+        fence_column: step["fence_column"].as_str().unwrap_or("fence").to_owned(),
+        fence: step["fence"].as_i64().unwrap_or(0),
+    };
+    let answer = match (step["lease"].as_str(), step["claim"].as_str()) {
+        (Some(lease), _) => cast.leases[lease].guard(&write)?,
+        (_, Some(claim)) => cast.claims[claim].1[step["index"].as_u64().unwrap() as usize].guard(&write)?,
+        _ => db.engine.guard(&write)?,
+    };
+    Ok(json!(answer))
+}
+
+/// `{name}` is a table with the story's prefix.
+fn sql(db: &Db, statement: &str) -> Result<Value, Error> {
+    let statement = statement.replace('{', &db.prefix).replace('}', "");
+    if !statement.starts_with("SELECT") {
+        db.raw().run(&statement);
+        return Ok(Value::Null);
+    }
+    Ok(json!(db.number(&statement)))
 }
 
 fn work(db: &Db, step: &Value) -> Result<Value, Error> {

@@ -8,6 +8,7 @@ use super::steps::{Step, Steps};
 use crate::claim::{ClaimState, Claimable, Finish, HeldRows, Outcome};
 use crate::engine::Claimed;
 use crate::engine::effect::Completes;
+use crate::engine::guard::GuardedWrite;
 use crate::error::{Error, Result};
 use crate::job::ClaimedJob;
 use crate::plan::finish::Held;
@@ -149,6 +150,14 @@ impl Owned {
         match &self.state.held {
             HeldRows::Rows { table, .. } => table.fit(&table.key, key).ok(),
             HeldRows::Jobs => None,
+        }
+    }
+
+    /// Whether a later claim of a row has a larger fence.
+    fn has_fences(&self) -> bool {
+        match &self.state.held {
+            HeldRows::Rows { table, .. } => table.fence.is_some(),
+            HeldRows::Jobs => true,
         }
     }
 
@@ -360,6 +369,21 @@ impl<R: Claimable> Job<R> {
     /// `Invalid` after a fork or close.
     pub fn finish_later(&self, outcome: Outcome) -> Result<()> {
         self.core.finish_later(self.index, outcome)
+    }
+
+    /// Makes a write with the fence of this claim of the row, whatever the write's own is; false when a later owner has
+    /// written before.
+    ///
+    /// # Errors
+    /// As [`super::Engine::guard`]; `Invalid` for a row whose mapping names no fence, and after a fork or close.
+    pub fn guard(&self, write: &GuardedWrite) -> Result<bool> {
+        let owned = self.core.owned()?;
+        if !owned.has_fences() {
+            return Err(Error::invalid("the mapping names no fence column, so its rows cannot guard a write").during("guard"));
+        }
+        let (_, fence, ..) = self.row.control();
+        let write = GuardedWrite { fence, ..write.clone() };
+        owned.local.wait(owned.local.engine.guard(&write))
     }
 
     /// Its place in the claim, from 0.

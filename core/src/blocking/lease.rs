@@ -2,7 +2,8 @@
 
 use super::registry::Local;
 use super::wait::sleep;
-use crate::engine::lease::{Acquired, Busy, LeaseRequest, LeaseState};
+use crate::engine::guard::GuardedWrite;
+use crate::engine::lease::{Acquired, Busy, LeaseRecord, LeaseRequest, LeaseState};
 use crate::error::{Error, ErrorKind, Result};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,6 +18,19 @@ pub enum Leased {
     Acquired(Lease),
     /// Somebody else holds it.
     Busy(Busy),
+}
+
+/// Which leases to list.
+#[derive(Clone, Debug)]
+pub struct LeaseFilter {
+    /// Leases at most; 1 to 10,000.
+    pub limit: usize,
+}
+
+impl Default for LeaseFilter {
+    fn default() -> Self {
+        LeaseFilter { limit: 100 }
+    }
 }
 
 /// A lease that is held; renewed in the background until it is released or dropped.
@@ -44,6 +58,13 @@ pub(super) fn acquire(local: &Arc<Local>, request: &LeaseRequest) -> Result<Leas
         }
         pause = (pause * 2).min(LONGEST_PAUSE);
     }
+}
+
+pub(super) fn list(local: &Local, filter: &LeaseFilter) -> Result<Vec<LeaseRecord>> {
+    if !(1..=10_000).contains(&filter.limit) {
+        return Err(Error::invalid(format!("limit must be from 1 to 10000, not {}", filter.limit)).during("leases"));
+    }
+    local.wait(local.engine.leases(filter.limit))
 }
 
 impl Lease {
@@ -77,6 +98,10 @@ impl Lease {
     /// # Errors
     /// `Invalid` after a fork or close; `Unavailable`: it stays valid for [`Lease::valid_for`].
     pub fn renew(&self) -> Result<bool> {
+        // A row that was deleted meanwhile would be put back.
+        if self.is_lost() {
+            return Ok(false);
+        }
         self.local.wait(self.local.engine.renew_lease(&self.state))
     }
 
@@ -92,6 +117,15 @@ impl Lease {
             background.forget_lease(&self.state);
         }
         self.local.wait(self.local.engine.release_lease(&self.state))
+    }
+
+    /// Makes a write with this lease's fence, whatever the write's own is; false when a later holder has written before.
+    ///
+    /// # Errors
+    /// As [`super::Engine::guard`]; `Invalid` after a fork or close.
+    pub fn guard(&self, write: &GuardedWrite) -> Result<bool> {
+        let write = GuardedWrite { fence: self.fence(), ..write.clone() };
+        self.local.wait(self.local.engine.guard(&write))
     }
 }
 

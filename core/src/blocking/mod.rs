@@ -18,7 +18,7 @@ mod work;
 pub use crate::claim::Claimable;
 pub use claim::{Claim, Job, Row};
 pub use effect::{Effect, OnceCall, OnceStep};
-pub use lease::{Lease, Leased};
+pub use lease::{Lease, LeaseFilter, Leased};
 pub use run::{Run, RunStart, Tick};
 pub use runner::{Admission, Admitted, RunnerAnswer, RunnerRequest, Waiting};
 pub use table::Table;
@@ -192,13 +192,12 @@ impl Engine {
         lease::acquire(&self.local()?, request)
     }
 
-    /// See [`crate::Engine::leases`].
+    /// Leases in the order of their names, those that were given back too.
     ///
     /// # Errors
-    /// As there.
-    pub fn leases(&self, limit: usize) -> Result<Vec<LeaseRecord>> {
-        let local = self.local()?;
-        local.wait(local.engine.leases(limit))
+    /// `Invalid` for a wrong limit; `Schema`, `Unavailable`.
+    pub fn leases(&self, filter: &LeaseFilter) -> Result<Vec<LeaseRecord>> {
+        lease::list(&*self.local()?, filter)
     }
 
     /// See [`crate::Engine::guard`].

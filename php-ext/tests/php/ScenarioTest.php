@@ -2,11 +2,11 @@
 
 declare(strict_types=1);
 
-use Rowclaim\{Claim, Engine, Job};
+use Rowclaim\{Claim, Engine, Job, Lease};
 use Rowclaim\Exception\RowclaimException;
 
 /** Runs the stories of tests/scenarios, which Rust and Python run too. */
-final class ScenarioTest extends RowclaimTestCase
+final class ScenarioTest extends TableTestCase
 {
     /** Fields of steps whose names differ in PHP. */
     private const NAMES = ['max_attempts' => 'maxAttempts', 'run_at' => 'runAt', 'max_run' => 'maxRun', 'last_error' => 'lastError'];
@@ -16,6 +16,8 @@ final class ScenarioTest extends RowclaimTestCase
     private array $jobs = [];
     /** @var array<string, Claim> */
     private array $claims = [];
+    /** @var array<string, Lease> */
+    private array $leases = [];
     /** @var array<string, list<Job>> what was handed out so far */
     private array $handed = [];
 
@@ -33,7 +35,7 @@ final class ScenarioTest extends RowclaimTestCase
     public function test_a_story(string $file, string $dsn): void
     {
         $story = json_decode((string) file_get_contents($file), flags: JSON_THROW_ON_ERROR);
-        $engine = $this->engine($dsn, (array) ($story->options ?? []));
+        $engine = $this->open($dsn, (array) ($story->options ?? []));
         foreach ($story->steps as $number => $step) {
             $where = "$story->name, step $number ($step->do)";
             $expected = $step->do === 'fail' ? null : ($step->error ?? null);
@@ -48,7 +50,7 @@ final class ScenarioTest extends RowclaimTestCase
                 $this->compare($where, $step->expect, $answer);
             }
         }
-        $this->claims = $this->handed = $this->jobs = [];
+        $this->claims = $this->leases = $this->handed = $this->jobs = [];
     }
 
     private function compare(string $where, mixed $expected, mixed $answer): void
@@ -60,6 +62,10 @@ final class ScenarioTest extends RowclaimTestCase
         foreach ((array) $expected as $name => $value) {
             if ($name === 'same_as') {
                 self::assertSame($this->jobs[$value], $answer['id'], $where);
+                continue;
+            }
+            if ($name === 'above') {
+                self::assertGreaterThan($this->leases[$value]->fence, $answer['fence'], $where);
                 continue;
             }
             self::assertArrayHasKey($name, $answer, $where);
@@ -97,10 +103,28 @@ final class ScenarioTest extends RowclaimTestCase
                 return $this->job($step)->complete();
             case 'fail':
                 return $this->job($step)->fail($step->error ?? '', $step->delay ?? null);
+            case 'lease':
+                return $this->lease($engine, $step);
+            case 'lost':
+                return $this->leases[$step->lease]->lost;
+            case 'leases':
+                $names = ['held' => [], 'free' => []];
+                foreach ($engine->leases(...self::some($step, 'limit')) as $lease) {
+                    $names[$lease->held ? 'held' : 'free'][] = $lease->name;
+                }
+                return $names;
+            case 'guard':
+                return $this->guard($engine, $step);
+            case 'sql':
+                $rows = $this->sql(preg_replace('/\{(\w+)\}/', $this->options['prefix'] . '$1', $step->statement));
+                return $rows === [] ? null : (int) current($rows[0]);
             case 'release':
+                if (isset($step->lease)) {
+                    return $this->leases[$step->lease]->release();
+                }
                 return $this->job($step)->release($step->delay ?? null);
             case 'renew':
-                return $this->claims[$step->claim]->renew();
+                return isset($step->lease) ? $this->leases[$step->lease]->renew() : $this->claims[$step->claim]->renew();
             case 'recover':
                 return $engine->recover();
             case 'retry':
@@ -139,6 +163,29 @@ final class ScenarioTest extends RowclaimTestCase
             $answer['fences'] = array_map(fn (Job $job) => $job->fence, $jobs);
         }
         return $answer;
+    }
+
+    /** @return array<string, mixed> */
+    private function lease(Engine $engine, object $step): array
+    {
+        $lease = $engine->lease($step->name, for: $step->lease, wait: $step->wait ?? null);
+        if ($lease === null) {
+            return ['acquired' => false];
+        }
+        if (isset($step->as)) {
+            $this->leases[$step->as] = $lease;
+        }
+        return ['acquired' => true, 'fence' => $lease->fence];
+    }
+
+    private function guard(Engine $engine, object $step): bool
+    {
+        $write = [$this->options['prefix'] . $step->table, (array) $step->key, (array) $step->set, $step->fence_column ?? 'fence'];
+        return match (true) {
+            isset($step->lease) => $this->leases[$step->lease]->guard(...$write),
+            isset($step->claim) => $this->job($step)->guard(...$write),
+            default => $engine->guard(...$write, fence: $step->fence),
+        };
     }
 
     private function job(object $step): Job

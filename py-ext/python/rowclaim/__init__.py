@@ -6,10 +6,13 @@ refused, the same business key creates one job. Execution is at least once: a ha
 
 Durations are seconds (``int`` or ``float``) or :class:`datetime.timedelta`; a parameter that is ``None`` takes the
 engine's default. Every error is a :class:`RowclaimError`. Handles may be used from any thread, and an engine in a
-forked child too; claims and their jobs do not cross a fork.
+forked child too; claims, their jobs and leases do not cross a fork.
 
 :meth:`Engine.table` does the same on a table that is there already: it is told which column is the key, the status, the
 token and so on (:class:`TableMapping`), and gives a :class:`Table`, whose claims hand out :class:`Row` objects.
+
+:meth:`Engine.lease` gives one holder at a time a :class:`Lease` by name; :meth:`Engine.guard` keeps late holders from
+writing to tables of your own.
 """
 
 from ._errors import (
@@ -28,7 +31,7 @@ from ._errors import (
     UnsupportedError,
 )
 from ._mapping import TableMapping
-from ._native import ERROR_KINDS, Claim, Engine, Job, Record, Row, RowClaim, Table, __version__, connect
+from ._native import ERROR_KINDS, Claim, Engine, Job, Lease, Record, Row, RowClaim, Table, __version__, connect
 from ._payload import Json
 from ._results import (
     Attempt,
@@ -36,6 +39,7 @@ from ._results import (
     Created,
     Finding,
     JobRow,
+    LeaseRecord,
     Migrated,
     NewJob,
     Pruned,
@@ -63,6 +67,8 @@ __all__ = [
     "Job",
     "JobRow",
     "Json",
+    "Lease",
+    "LeaseRecord",
     "LostError",
     "Migrated",
     "NewJob",
@@ -97,6 +103,7 @@ for _class in (
     Finding,
     JobRow,
     Json,
+    LeaseRecord,
     Migrated,
     NewJob,
     Pruned,

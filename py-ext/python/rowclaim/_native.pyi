@@ -15,6 +15,7 @@ from rowclaim import (
     Created,
     Finding,
     JobRow,
+    LeaseRecord,
     Migrated,
     NewJob,
     Pruned,
@@ -31,7 +32,19 @@ _Key: TypeAlias = int | str | bytes
 _Value: TypeAlias = float | Decimal | str | bytes | date | Enum | None
 _Where: TypeAlias = Mapping[str, _Value | Collection[_Value]]
 
-__all__ = ["ERROR_KINDS", "Claim", "Engine", "Job", "Record", "Row", "RowClaim", "Table", "__version__", "connect"]
+__all__ = [
+    "ERROR_KINDS",
+    "Claim",
+    "Engine",
+    "Job",
+    "Lease",
+    "Record",
+    "Row",
+    "RowClaim",
+    "Table",
+    "__version__",
+    "connect",
+]
 
 __version__: str
 
@@ -150,6 +163,45 @@ class Engine:
         """
     def tables(self) -> list[TableRecord]:
         """The mappings that claims were made by, in the order of the tables' names."""
+    def lease(self, name: str, lease: _Span, *, wait: _Span | None = None) -> Lease | None:
+        """Takes the lease ``name``, or gives None when somebody else holds it; ``leases`` tells who.
+
+        One holder at a time, by the database's clock. ``name``: 1 to 191 bytes, compared byte for byte. ``lease``: how long
+        it is held without a renewal, from 1 second; it is renewed in the background until it is released or the object is
+        gone. ``wait``: for so long another holder may take to go.
+        """
+    def leases(self, *, limit: int | None = None) -> list[LeaseRecord]:
+        """Leases in the order of their names, those that were given back too. ``limit``: 1 to 10,000."""
+    def guard(
+        self, table: str, key: Mapping[str, _Value], set: Mapping[str, _Value], fence_column: str, fence: int
+    ) -> bool:
+        """Makes a fenced write on any table: the row of ``key`` gets ``set`` and ``fence``, unless its fence is newer.
+
+        ``table``: ``table`` or ``database.table``. ``key``: the columns of its primary key or of a unique one, and their
+        values; a row that is not there is created. ``fence_column``: the whole-number column that keeps the fence; NULL is
+        older than any. The fence that is stored is accepted: it is the same holder's. Values are converted as for
+        ``Table``. ``guard`` of a ``Lease``, ``Job`` or ``Row`` brings its fence along.
+
+        False when a newer fence has written: nothing was changed then. Raises InvalidError, naming the column, for what does
+        not fit and for a key that is not unique, SchemaError without the table, DuplicateError when a new row violates
+        another unique key.
+        """
+    def plan_guard(
+        self,
+        table: str,
+        key: Mapping[str, _Value],
+        set: Mapping[str, _Value],
+        fence_column: str,
+        fence: int,
+        *,
+        paramstyle: Literal["qmark", "format"] = "qmark",
+    ) -> tuple[str, list[str | int | None]]:
+        """The UPDATE of ``guard`` as SQL and values for the application's own connection, in its own transaction.
+
+        It creates no row. It was accepted when it matched a row; a connection that counts only changed rows (PyMySQL without
+        ``client_flag=CLIENT.FOUND_ROWS``) answers 0 for a repeat with the same values. ``paramstyle``: ``"qmark"`` (sqlite3)
+        or ``"format"`` (PyMySQL, mysqlclient). Raises as ``guard``, and UnsupportedError for ``bytes``.
+        """
     def doctor(self) -> list[Finding]:
         """Looks at the server and Rowclaim's tables for what is wrong, or will be; changes nothing. A right the account lacks
         is never an error.
@@ -323,10 +375,59 @@ class Job:
 
         False and errors as for ``complete``.
         """
+    def guard(self, table: str, key: Mapping[str, _Value], set: Mapping[str, _Value], fence_column: str) -> bool:
+        """Makes a write on any table with the fence of this claim of the job. False when a later owner has written: nothing
+        was changed then.
+
+        Otherwise as ``Engine.guard``.
+        """
     def __enter__(self) -> Self: ...
     def __exit__(
         self, kind: type[BaseException] | None, raised: BaseException | None, traceback: TracebackType | None, /
     ) -> bool: ...
+
+@final
+class Lease:
+    """A lease by name that is held, made by ``Engine.lease``: ``with lease:`` gives it back when the block ends.
+
+    It is renewed in the background until it is released or the object is gone. Leases do not cross a fork: in the child
+    they are left alone.
+    """
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+    @property
+    def token(self) -> UUID:
+        """The token of this holding, a UUID."""
+    @property
+    def fence(self) -> int:
+        """A number above that of every earlier holder, for writes that a late holder must not make: see ``guard``."""
+    @property
+    def lost(self) -> bool:
+        """True once a renewal was refused, or after it was released: somebody else may hold it now."""
+    @property
+    def valid_for(self) -> float:
+        """For how many seconds it is surely held from now on; 0.0 when lost."""
+    def renew(self) -> bool:
+        """Renews it now. False when it is lost.
+
+        Raises UnavailableError; it stays held for ``valid_for``.
+        """
+    def release(self) -> bool:
+        """Gives it back. False when it was lost, or given back, before.
+
+        Raises UnavailableError; it ends by itself then.
+        """
+    def guard(self, table: str, key: Mapping[str, _Value], set: Mapping[str, _Value], fence_column: str) -> bool:
+        """Makes a write on any table with this lease's fence. False when a later holder has written: nothing was changed then.
+
+        Otherwise as ``Engine.guard``.
+        """
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, raised: BaseException | None, traceback: TracebackType | None, /
+    ) -> None: ...
 
 @final
 class Table:
@@ -551,6 +652,13 @@ class Row(Record):
         """Given back without blame, not to be handed out before ``delay`` has gone by. The attempt is not counted.
 
         False and errors as for ``complete``.
+        """
+    def guard(self, table: str, key: Mapping[str, _Value], set: Mapping[str, _Value], fence_column: str) -> bool:
+        """Makes a write on any table with the fence of this claim of the row. False when a later owner has written: nothing
+        was changed then.
+
+        Otherwise as ``Engine.guard``, and InvalidError when the
+        mapping names no fence.
         """
     def __enter__(self) -> Self: ...
     def __exit__(

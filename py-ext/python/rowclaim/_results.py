@@ -98,6 +98,24 @@ class Attempt:
 
 
 @dataclasses.dataclass(frozen=True)
+class LeaseRecord:
+    """A lease as it stands in the table."""
+
+    #: Its name.
+    name: str
+    #: Who holds or last held it, for people: the engine's option ``worker``.
+    holder: str
+    #: The last fence.
+    fence: int
+    #: When it was last acquired, on the database's clock.
+    acquired_at: datetime.datetime
+    #: Until when it is or was held.
+    lease_until: datetime.datetime
+    #: True when somebody holds it now.
+    is_held: bool
+
+
+@dataclasses.dataclass(frozen=True)
 class Summary:
     """What a ``work`` call did."""
 

@@ -2,9 +2,9 @@
 
 use conformance::tables::UserTable;
 use conformance::{Db, every_database, wait_until};
-use rowclaim::blocking::{Engine, Lease, Leased};
+use rowclaim::blocking::{Engine, Lease, LeaseFilter, Leased};
 use rowclaim::faults::Fault;
-use rowclaim::{Busy, ErrorKind, GuardedWrite, LeaseRequest, Value};
+use rowclaim::{Busy, ErrorKind, GuardedWrite, LeaseRequest, RowClaimRequest, Value};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
@@ -53,7 +53,7 @@ every_database! {
         assert!(!owner.release().unwrap());
         let next = taken(&db.engine, "nightly");
         assert!(next.fence() > owner.fence());
-        assert_eq!(db.engine.leases(10).unwrap().iter().filter(|lease| lease.is_held).count(), 1);
+        assert_eq!(db.engine.leases(&LeaseFilter { limit: 10 }).unwrap().iter().filter(|lease| lease.is_held).count(), 1);
     }
 
     fn a_lease_that_is_dropped_is_given_back(db) {
@@ -103,6 +103,10 @@ every_database! {
         let other = taken(&db.another("heartbeat=0"), "a");
         assert!(other.fence() > lease.fence());
         assert!(!lease.renew().unwrap());
+        drop(other);
+        db.raw().run("DELETE FROM {leases}");
+        assert!(!lease.renew().unwrap(), "a lost one is not put back");
+        assert!(db.engine.leases(&LeaseFilter::default()).unwrap().is_empty());
     }
 
     // 23, 43: at no time two holders.
@@ -137,6 +141,10 @@ every_database! {
             assert_eq!(error.kind(), ErrorKind::Invalid);
             assert!(error.to_string().contains(says), "{error}");
         }
+        for limit in [0, 10_001] {
+            let error = db.engine.leases(&LeaseFilter { limit }).unwrap_err();
+            assert_eq!((error.kind(), error.operation()), (ErrorKind::Invalid, "leases"));
+        }
         db.raw().run("DROP TABLE {leases}");
         let since = Instant::now();
         assert_eq!(db.engine.lease(&LeaseRequest::new("a", LONG)).err().unwrap().kind(), ErrorKind::Schema);
@@ -154,12 +162,12 @@ every_database! {
                     assert!(lease.renew().unwrap(), "{fault:?} at {skip}: {told:?}");
                     assert!(lease.release().unwrap(), "{fault:?} at {skip}");
                     while db.faults.left() > 0 {
-                        db.engine.leases(1).unwrap();
+                        db.engine.leases(&LeaseFilter { limit: 1 }).unwrap();
                     }
                 }
             }
         }
-        wait_until("all are free", || db.engine.leases(100).unwrap().iter().all(|lease| !lease.is_held));
+        wait_until("all are free", || db.engine.leases(&LeaseFilter::default()).unwrap().iter().all(|lease| !lease.is_held));
     }
 
     // 27: a write with an older fence changes nothing, whoever is late.
@@ -201,6 +209,46 @@ every_database! {
         wrong(&|w| w.set[0].0 = "fence".into(), "is the key's or the fence's");
         wrong(&|w| w.set.clear(), "there is nothing to write");
         wrong(&|w| w.fence_column = "note".into(), "is no whole number");
+    }
+
+    fn leases_jobs_and_rows_guard_with_their_own_fence("heartbeat=0&backoff_base=0", db) {
+        let results = UserTable::new(db, "results", "id INT NOT NULL PRIMARY KEY, by_whom VARCHAR(20) NULL, fence BIGINT NULL");
+        let write = |id: i64, by: &str| GuardedWrite {
+            table: results.name.clone(),
+            key: vec![("id".into(), Value::Int(id))],
+            set: vec![("by_whom".into(), Value::Text(by.into()))],
+            fence_column: "fence".into(),
+            fence: -1,
+        };
+        let late = taken(&db.engine, "report");
+        expire(db);
+        let owner = taken(&db.another("heartbeat=0"), "report");
+        assert!(owner.guard(&write(1, "owner")).unwrap());
+        assert!(!late.guard(&write(1, "late")).unwrap());
+
+        db.fill("q", 1);
+        let late = db.claim(1).next_job().unwrap().unwrap();
+        db.expire();
+        db.engine.recover().unwrap();
+        let owner = db.claim(1).next_job().unwrap().unwrap();
+        assert!(owner.guard(&write(2, "owner")).unwrap());
+        assert!(!late.guard(&write(2, "late")).unwrap());
+
+        let targets = UserTable::targets(db, 1);
+        let one = || RowClaimRequest { limit: 1, ..RowClaimRequest::default() };
+        let table = targets.map("\"fence\":\"fence\",\"backoff_base\":0");
+        let late = table.claim(&one()).unwrap().next_job().unwrap().unwrap();
+        assert_eq!(table.take_back(None, &rowclaim::Filters::none(), 1).unwrap(), 1);
+        let owner = table.claim(&one()).unwrap().next_job().unwrap().unwrap();
+        assert!(owner.guard(&write(3, "owner")).unwrap());
+        assert!(!late.guard(&write(3, "late")).unwrap());
+        assert_eq!(results.column("by_whom"), ["owner", "owner", "owner"]);
+        assert_eq!(results.number("SELECT fence FROM {t} WHERE id = 3"), owner.fence);
+
+        targets.run("UPDATE {t} SET status = 0, cron_token = NULL");
+        let unfenced = targets.map("").claim(&one()).unwrap().next_job().unwrap().unwrap();
+        let error = unfenced.guard(&write(4, "nobody")).unwrap_err();
+        assert!(error.to_string().contains("names no fence column"), "{error}");
     }
 
     // 1,000 late writes from many hands: none is accepted.
