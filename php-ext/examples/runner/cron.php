@@ -11,7 +11,7 @@ declare(strict_types=1);
 
 use Rowclaim\{Engine, Run};
 
-$engine = Engine::connect();                       // rowclaim.dsn of php.ini, or: php -d rowclaim.dsn=mysql://…
+$engine = Engine::connect();                       // rowclaim.dsn of php.ini, or: php -d 'rowclaim.dsn="mysql://…"'
 $engine->schedule('nightly-report', '30 2 * * *', 'Asia/Shanghai', missed: 'once', maxRun: 3600);
 
 $runs = $engine->runDue([
