@@ -10,6 +10,7 @@ readonly PACKAGES=(
     build-essential libclang-dev debootstrap                                  # bindgen reads php.h through libclang
     php8.2-cli php8.2-dev php8.2-fpm php8.2-mbstring php8.2-mysql php8.2-sqlite3 php8.2-xml php-pear
     libfcgi-bin phpunit php-illuminate-database php-illuminate-queue          # cgi-fcgi asks php-fpm
+    curl nginx                                                                # in front of php-fpm, as people have it
     mariadb-server python3-venv
 )
 readonly NEEDED_COMMANDS=(php php-config phpize mariadbd phpunit)
@@ -100,7 +101,7 @@ install_packages() {
     lower_start_guard
     # The packages enable their services for the next boot; the tests bring their own servers.
     local unit
-    for unit in mariadb-server:mariadb php8.2-fpm:php8.2-fpm; do
+    for unit in mariadb-server:mariadb nginx:nginx php8.2-fpm:php8.2-fpm; do
         if [[ " ${missing[*]} " == *" ${unit%:*} "* ]] && command -v systemctl >/dev/null; then
             systemctl --quiet disable "${unit#*:}.service" || true
         fi

@@ -4,7 +4,7 @@
 //! are allowed, is the core's business.
 
 use crate::exceptions::{exception, invalid, pending};
-use crate::values::read_property;
+use crate::values::{read_property, type_name};
 use ext_php_rs::convert::FromZval;
 use ext_php_rs::exception::PhpResult;
 use ext_php_rs::flags::DataType;
@@ -172,11 +172,7 @@ pub fn wrong_type<T>(name: &str, expected: &str, given: &Zval) -> PhpResult<T> {
     if ExecutorGlobals::has_exception() {
         return Err(pending());
     }
-    let given = match given.dereference().object() {
-        Some(object) => object.get_class_name().unwrap_or_default(),
-        None => given.dereference().get_type().to_string(),
-    };
-    let message = format!("{name} must be of type {expected}, {given} given").replace('\0', " ");
+    let message = format!("{name} must be of type {expected}, {} given", type_name(given)).replace('\0', " ");
     Err(ext_php_rs::exception::PhpException::new(message, 0, ce::type_error()))
 }
 
@@ -222,7 +218,19 @@ pub fn instant(name: &str, value: &Zval) -> PhpResult<Timestamp> {
     let Some(seconds) = Seconds::from_zval(value) else {
         return wrong_type(name, "int|float|DateTimeInterface|null", value);
     };
-    Timestamp::from_unix_seconds(seconds.0).map_err(|error| exception(&error))
+    Timestamp::from_unix_seconds(seconds.0).or_else(|_| invalid(format!("{name} is outside of the years 1000 to 9999")))
+}
+
+/// `int|float|string|DateTimeInterface`: an instant; a string is one as in RFC 3339.
+///
+/// # Errors
+/// `InvalidException`, also for a string without its zone; `TypeError`.
+pub fn slot(name: &str, value: &Zval) -> PhpResult<Timestamp> {
+    let value = value.dereference();
+    match value.zend_str().and_then(|_| Text::from_zval(value)) {
+        Some(text) => Timestamp::from_rfc3339(name, &text.utf8(name)?).map_err(|error| exception(&error)),
+        None => instant(name, value),
+    }
 }
 
 /// The instant of a `DateTimeInterface`.
@@ -308,11 +316,17 @@ pub fn error_text(value: &Zval) -> PhpResult<String> {
 
 /// `Class: message` of a throwable.
 pub fn throwable_text(object: &ZendObject) -> String {
+    let (class, message) = class_and_message(object);
+    if message.is_empty() { class } else { format!("{class}: {message}") }
+}
+
+/// The class of a throwable, and its message.
+pub fn class_and_message(object: &ZendObject) -> (String, String) {
     let class = object.get_class_name().unwrap_or_default();
-    let class = class.split('\0').next().unwrap_or_default();
+    let class = class.split('\0').next().unwrap_or_default().to_owned();
     let message = object
         .try_call_method("getMessage", vec![])
         .or_else(|_| read_property(object, "message").map_err(|_| ext_php_rs::error::Error::Callable));
     let message = message.ok().and_then(|message| Text::from_zval(&message)).map(Text::lossy).unwrap_or_default();
-    if message.is_empty() { class.to_owned() } else { format!("{class}: {message}") }
+    (class, message)
 }

@@ -4,27 +4,43 @@
 //! The names of parameters are PHP's, for named arguments.
 #![allow(non_snake_case)]
 
-use crate::arguments::{Flag, Int, Seconds, Text, partition, queues};
+use crate::arguments::{Flag, Int, Seconds, Text, partition, queues, slot};
 use crate::claim::Claim;
 use crate::connect;
 use crate::create::{JobArguments, new_job, new_jobs};
 use crate::created::Created;
+use crate::effect::EffectRecord;
 use crate::exceptions::exception;
 use crate::guard::GuardArguments;
+use crate::handlers::{Handlers, handler_of};
 use crate::held::Batch;
 use crate::lease::{Lease, LeaseRecord};
 use crate::mapping::{self, Given};
+use crate::once::{OnceArguments, once};
 use crate::process::{CLOSE_LIMIT, gate};
+use crate::receipt::Receipt;
 use crate::rows::{self, Array};
+use crate::run::{RunRecord, run_due, run_slot};
+use crate::runner::Runner;
+use crate::schedule::{ScheduleArguments, ScheduleRecord};
 use crate::summary::Summary;
 use crate::table::Table;
-use crate::work::{WorkArguments, work};
+use crate::values::to_json;
+use crate::work::{Work, WorkArguments, work};
 use ext_php_rs::exception::PhpResult;
 use ext_php_rs::prelude::*;
 use ext_php_rs::types::{Iterable, ZendHashTable, Zval};
 use rowclaim::blocking::LeaseFilter;
-use rowclaim::{ClaimRequest, DoctorRequest, GuardedWrite, JobFilter, JobState, PruneRequest};
+use rowclaim::{
+    ClaimRequest, DoctorRequest, EffectState, ErrorKind, GuardedWrite, JobFilter, JobState, PruneRequest, RunFilter, RunRequest,
+    RunState,
+};
 use std::time::Duration;
+
+/// How many rows to list.
+fn at_most(limit: Option<Int>) -> PhpResult<usize> {
+    limit.map_or_else(|| Ok(RunFilter::default().limit), |limit| limit.size("limit"))
+}
 
 /// A handle on one database; the connections behind it are this process's, made on first use and shared.
 #[php_class]
@@ -131,7 +147,167 @@ impl Engine {
             max_idle: maxIdle,
             finish,
         };
-        work(&self.inner, handlers, arguments).map(Summary)
+        work(&Work::on_jobs(&self.inner, handlers, arguments)?).map(Summary)
+    }
+
+    /// Work on jobs behind an HTTP request or a crontab. Throws `InvalidException`.
+    #[php(optional = "token")]
+    pub fn runner(
+        &self,
+        handlers: &ZendHashTable,
+        token: Option<Text>,
+        name: Option<Text>,
+        batch: Option<Int>,
+        maxSeconds: Option<Seconds>,
+        maxJobs: Option<Int>,
+        lease: Option<Seconds>,
+        maxRun: Option<Seconds>,
+        finish: Option<Text>,
+    ) -> PhpResult<Runner> {
+        let arguments = WorkArguments {
+            batch,
+            max_seconds: maxSeconds,
+            max_jobs: maxJobs,
+            until_empty: Flag(true),
+            lease,
+            max_run: maxRun,
+            max_idle: None,
+            finish,
+        };
+        Runner::new(token, name, Work::on_jobs(&self.inner, handlers, arguments)?)
+    }
+
+    /// Has an effect happen once. Throws what `send` and `ask` throw; `InvalidException`, also for another request under the
+    /// same key; `BusyException`, `UnknownException`, `LostException`, `UnavailableException`.
+    #[php(optional = "ask")]
+    pub fn once(
+        &self,
+        key: Text,
+        request: &Zval,
+        send: &Zval,
+        ask: Option<&Zval>,
+        onUnknown: Option<Text>,
+        lease: Option<Seconds>,
+        wait: Option<Seconds>,
+        completes: Option<&Zval>,
+    ) -> PhpResult<Receipt> {
+        let arguments = OnceArguments { key, request, send, ask, on_unknown: onUnknown, lease, wait };
+        once(&self.inner, arguments, completes)
+    }
+
+    /// An effect as it stands in the ledger, or null. Throws `InvalidException`.
+    pub fn effect(&self, key: Text) -> PhpResult<Option<EffectRecord>> {
+        let key = key.utf8("key")?;
+        Ok(gate(|| self.inner.effect(&key))?.map(EffectRecord::new))
+    }
+
+    /// Effects, newest first. Throws `InvalidException` for a wrong state or limit.
+    pub fn effects(&self, state: Option<Text>, before: Option<Int>, limit: Option<Int>) -> PhpResult<Vec<EffectRecord>> {
+        let state = state.map(|state| state.utf8("state")).transpose()?;
+        let state = state.map(|state| EffectState::parse(&state)).transpose().map_err(|error| exception(&error))?;
+        let limit = at_most(limit)?;
+        let records = gate(|| self.inner.effects(state, before.map(|id| id.0), limit))?;
+        Ok(records.into_iter().map(EffectRecord::new).collect())
+    }
+
+    /// A person's word on an effect of which nobody knows whether it has happened; false when it does not stand so any more.
+    /// Throws `NotFoundException`, `InvalidException`.
+    pub fn resolve_effect(&self, key: Text, happened: Flag, response: Option<&Zval>) -> PhpResult<bool> {
+        let key = key.utf8("key")?;
+        let response = response.filter(|response| !response.dereference().is_null());
+        let response = response.map(|response| to_json(ErrorKind::Invalid, "response", response)).transpose()?;
+        gate(|| self.inner.resolve_effect(&key, happened.0, response.as_deref()))
+    }
+
+    /// Runs a planned time of a task once. Throws what `run` throws; `InvalidException`.
+    #[php(optional = "lease", defaults(manual = false))]
+    pub fn run_slot(
+        &self,
+        task: Text,
+        slot: &Zval,
+        run: &Zval,
+        lease: Option<Seconds>,
+        maxRun: Option<Seconds>,
+        manual: Flag,
+    ) -> PhpResult<RunRecord> {
+        let mut request = RunRequest::new(task.utf8("task")?, self::slot("slot", slot)?);
+        if let Some(lease) = lease {
+            request.lease = lease.span("lease")?;
+        }
+        request.max_run = maxRun.map(|span| span.span("maxRun")).transpose()?;
+        request.is_manual = manual.0;
+        run_slot(&self.inner, &request, &handler_of("run", run)?)
+    }
+
+    /// The history of runs, newest first. Throws `InvalidException` for a wrong state or limit.
+    pub fn runs(
+        &self,
+        task: Option<Text>,
+        state: Option<Text>,
+        before: Option<Int>,
+        limit: Option<Int>,
+    ) -> PhpResult<Vec<RunRecord>> {
+        let mut filter = RunFilter { before: before.map(|id| id.0), limit: at_most(limit)?, ..RunFilter::default() };
+        filter.task = task.map(|task| task.utf8("task")).transpose()?;
+        if let Some(state) = state {
+            filter.state = Some(RunState::parse(&state.utf8("state")?).map_err(|error| exception(&error))?);
+        }
+        Ok(gate(|| self.inner.runs(&filter))?.into_iter().map(RunRecord).collect())
+    }
+
+    /// Records a schedule, or changes it. Throws `InvalidException`, naming the option.
+    #[php(optional = "missed")]
+    pub fn schedule(
+        &self,
+        task: Text,
+        cron: Text,
+        zone: Text,
+        missed: Option<Text>,
+        cap: Option<Int>,
+        catchUp: Option<Seconds>,
+        grace: Option<Seconds>,
+        lease: Option<Seconds>,
+        maxRun: Option<Seconds>,
+    ) -> PhpResult<ScheduleRecord> {
+        let arguments = ScheduleArguments { task, cron, zone, missed, cap, catch_up: catchUp, grace, lease, max_run: maxRun };
+        let request = arguments.request()?;
+        gate(|| self.inner.schedule(&request)).map(ScheduleRecord)
+    }
+
+    /// Runs what is due, one pass. Throws `NotFoundException` for a task without a schedule.
+    pub fn run_due(&self, handlers: &ZendHashTable, maxSeconds: Option<Seconds>) -> PhpResult<Vec<RunRecord>> {
+        let max_time = maxSeconds.map(|span| span.span("maxSeconds")).transpose()?;
+        run_due(&self.inner, &Handlers::read("task", handlers)?, max_time)
+    }
+
+    /// Schedules in the order of their names. Throws `InvalidException` for a wrong limit.
+    pub fn schedules(&self, limit: Option<Int>) -> PhpResult<Vec<ScheduleRecord>> {
+        let limit = at_most(limit)?;
+        Ok(gate(|| self.inner.schedules(limit))?.into_iter().map(ScheduleRecord).collect())
+    }
+
+    /// Deletes a schedule; false when there was none.
+    pub fn unschedule(&self, task: Text) -> PhpResult<bool> {
+        let task = task.utf8("task")?;
+        gate(|| self.inner.unschedule(&task))
+    }
+
+    /// Stops a schedule; false when it is paused already. Throws `NotFoundException`.
+    pub fn pause_schedule(&self, task: Text) -> PhpResult<bool> {
+        let task = task.utf8("task")?;
+        gate(|| self.inner.pause_schedule(&task))
+    }
+
+    /// Starts a paused schedule again; false when it was not paused. Throws `NotFoundException`.
+    pub fn resume_schedule(&self, task: Text) -> PhpResult<bool> {
+        let task = task.utf8("task")?;
+        gate(|| self.inner.resume_schedule(&task))
+    }
+
+    /// Has the next pass run a task at once. Throws `NotFoundException`.
+    pub fn ask_run(&self, task: Text) -> PhpResult<()> {
+        let task = task.utf8("task")?;
+        gate(|| self.inner.ask_run(&task))
     }
 
     /// The user's table `name` by a mapping, checked at once. Throws `ConfigException`, naming the entry and the column,

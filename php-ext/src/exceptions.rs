@@ -1,4 +1,5 @@
-//! One exception class for each kind of error, below `Rowclaim\Exception\RowclaimException`.
+//! One exception class for each kind of error, below `Rowclaim\Exception\RowclaimException`; and `Rowclaim\NotSent`, which
+//! only PHP code throws.
 //!
 //! They are plain internal classes without an object handler of their own, so that they have file, line and trace,
 //! and can be extended and made by PHP code. The one thing to know: the readonly properties are declared on the base
@@ -15,8 +16,10 @@ use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
 const NAMESPACE: &str = "Rowclaim\\Exception\\";
 const BASE: &str = "RowclaimException";
+const NOT_SENT: &str = "Rowclaim\\NotSent";
 
 static BASE_CLASS: AtomicPtr<ClassEntry> = AtomicPtr::new(null_mut());
+static NOT_SENT_CLASS: AtomicPtr<ClassEntry> = AtomicPtr::new(null_mut());
 static CLASSES: [AtomicPtr<ClassEntry>; ErrorKind::ALL.len()] = [const { AtomicPtr::new(null_mut()) }; ErrorKind::ALL.len()];
 /// Where a registration leaves its class entry, since it is a plain function.
 static REGISTERED: AtomicPtr<ClassEntry> = AtomicPtr::new(null_mut());
@@ -64,6 +67,8 @@ fn short_name(kind: ErrorKind) -> &'static str {
         ErrorKind::Duplicate => "DuplicateException",
         ErrorKind::NotFound => "NotFoundException",
         ErrorKind::Lost => "LostException",
+        ErrorKind::Busy => "BusyException",
+        ErrorKind::Unknown => "UnknownException",
         ErrorKind::Contention => "ContentionException",
         ErrorKind::Unavailable => "UnavailableException",
         ErrorKind::Interrupted => "InterruptedException",
@@ -94,12 +99,20 @@ fn class_of(kind: ErrorKind) -> &'static ClassEntry {
     unsafe { pointer.as_ref() }.unwrap_or_else(base)
 }
 
+/// Whether something thrown is a `Rowclaim\NotSent`.
+pub fn is_not_sent(thrown: &ZendObject) -> bool {
+    // SAFETY: filled in `register`, with a class entry that lives until the process ends.
+    unsafe { NOT_SENT_CLASS.load(Relaxed).as_ref() }.is_some_and(|class| thrown.instance_of(class))
+}
+
 /// Registers the classes; for the start of the module.
 ///
 /// # Errors
 /// When PHP refuses a class.
 pub fn register() -> ext_php_rs::error::Result<()> {
-    declare(BASE, (runtime_exception, "\\RuntimeException"))?;
+    declare(NOT_SENT, (runtime_exception, "\\RuntimeException"))?;
+    NOT_SENT_CLASS.store(REGISTERED.load(Relaxed), Relaxed);
+    declare(&format!("{NAMESPACE}{BASE}"), (runtime_exception, "\\RuntimeException"))?;
     BASE_CLASS.store(REGISTERED.load(Relaxed), Relaxed);
     let properties = [
         ("kind", MAY_BE_STRING),
@@ -124,17 +137,14 @@ pub fn register() -> ext_php_rs::error::Result<()> {
         }
     }
     for (kind, class) in ErrorKind::ALL.into_iter().zip(&CLASSES) {
-        declare(short_name(kind), (base, "\\Rowclaim\\Exception\\RowclaimException"))?;
+        declare(&class_name(kind), (base, "\\Rowclaim\\Exception\\RowclaimException"))?;
         class.store(REGISTERED.load(Relaxed), Relaxed);
     }
     Ok(())
 }
 
 fn declare(name: &str, parent: ext_php_rs::class::ClassEntryInfo) -> ext_php_rs::error::Result<()> {
-    ClassBuilder::new(format!("{NAMESPACE}{name}"))
-        .extends(parent)
-        .registration(|class, _| REGISTERED.store(class, Relaxed))
-        .register()
+    ClassBuilder::new(name).extends(parent).registration(|class, _| REGISTERED.store(class, Relaxed)).register()
 }
 
 /// The exception for an error of the core.

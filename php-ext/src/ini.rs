@@ -4,6 +4,7 @@
 //! where neither the DSN nor the options do. All can be set in php.ini and by `-d` only, so that a script cannot show them.
 
 use ext_php_rs::flags::IniEntryPermission;
+use ext_php_rs::types::ZendStr;
 use ext_php_rs::zend::{IniEntryDef, IniEntryDefs, ModuleEntry};
 use ext_php_rs::{info_table_end, info_table_row, info_table_start};
 use std::ffi::{CStr, c_char};
@@ -11,7 +12,13 @@ use std::ffi::{CStr, c_char};
 unsafe extern "C" {
     fn zend_ini_string(name: *const c_char, length: usize, original: i32) -> *const c_char;
     fn zend_unregister_ini_entries(module: i32);
+    fn zend_ini_long(name: *const c_char, length: usize, original: i32) -> i64;
+    fn zend_alter_ini_entry_chars(name: *mut ZendStr, value: *const c_char, length: usize, modify: i32, stage: i32) -> i32;
 }
+
+// PHP_INI_USER and PHP_INI_STAGE_RUNTIME, as for ini_set().
+const BY_USER: i32 = 1;
+const AT_RUNTIME: i32 = 1 << 4;
 
 static ENTRIES: IniEntryDefs<4> = IniEntryDefs::new([
     IniEntryDef::new(c"rowclaim.dsn", c"", IniEntryPermission::System),
@@ -43,6 +50,22 @@ pub fn get(name: &CStr) -> Option<String> {
     // SAFETY: it ends with NUL.
     let value = unsafe { CStr::from_ptr(value) }.to_string_lossy().into_owned();
     (!value.is_empty()).then_some(value)
+}
+
+/// After how many seconds PHP ends a request; `None` for no limit.
+pub fn max_execution_time() -> Option<u64> {
+    let name = c"max_execution_time";
+    // SAFETY: reads a number by a name that lives over the call.
+    let seconds = unsafe { zend_ini_long(name.as_ptr(), name.count_bytes(), 0) };
+    u64::try_from(seconds).ok().filter(|seconds| *seconds > 0)
+}
+
+/// Has this request go on when its client has hung up; as the function of the same name.
+pub fn ignore_user_abort() {
+    let mut name = ZendStr::new("ignore_user_abort", false);
+    let value = c"1";
+    // SAFETY: name and value live over the call; PHP copies the value.
+    unsafe { zend_alter_ini_entry_chars(&raw mut *name, value.as_ptr(), value.count_bytes(), BY_USER, AT_RUNTIME) };
 }
 
 /// A DSN for people: without its password.

@@ -5,6 +5,8 @@ use crate::arguments::{Seconds, Text};
 use crate::claim::Claim;
 use crate::guard::GuardArguments;
 use crate::held::{Started, failure, giving_back};
+use crate::once::{OnceArguments, once_of};
+use crate::receipt::Receipt;
 use crate::values::from_json;
 use ext_php_rs::exception::PhpResult;
 use ext_php_rs::prelude::*;
@@ -25,9 +27,15 @@ impl Job {
     pub fn new(held: Started<ClaimedJob>) -> Self {
         Job { held, payload: OnceCell::new() }
     }
+
+    /// The core's.
+    pub fn core(&self) -> &rowclaim::blocking::Job {
+        &self.held.inner
+    }
 }
 
 #[php_impl]
+#[allow(clippy::too_many_arguments)]
 impl Job {
     /// The job's id.
     #[php(getter)]
@@ -118,6 +126,22 @@ impl Job {
     /// Given back without blame, for `delay` seconds. Throws as `complete`.
     pub fn release(&self, delay: Option<Seconds>) -> PhpResult<bool> {
         self.held.finish(&giving_back(delay)?)
+    }
+
+    /// Has an effect happen once, and completes the job with it. Throws as the engine's `once`.
+    #[php(optional = "ask")]
+    pub fn once(
+        &self,
+        key: Text,
+        request: &Zval,
+        send: &Zval,
+        ask: Option<&Zval>,
+        onUnknown: Option<Text>,
+        lease: Option<Seconds>,
+        wait: Option<Seconds>,
+    ) -> PhpResult<Receipt> {
+        let arguments = OnceArguments { key, request, send, ask, on_unknown: onUnknown, lease, wait };
+        once_of(|request| self.held.inner.begin_once(request), arguments)
     }
 
     /// Makes a write on any table with the fence of this claim of the job; false when a later owner has written before.

@@ -1,10 +1,12 @@
 //! The PHP extension `rowclaim`: classes in the namespace `Rowclaim` over the core's blocking facade.
 //!
 //! A map, in the order a call travels: `arguments`, `values`, `column_values` and `json` make Rust values of PHP's,
-//! `connect`, `create`, `guard`, `mapping` and `work` put them together for a verb, `engine`, `claim` and `job` are the
-//! classes with the verbs, `table`, `row_claim` and `row` those of mapped tables, `held` is what both share, `lease` is one by
-//! name; `created`, `summary`, `record` and `rows` are answers, `exceptions` are errors. `process` is the gate between PHP and the core (signals, fatal errors, the
-//! end); `ini` has the settings. No SQL, no retries, no time arithmetic, no defaults: those are the core's.
+//! `connect`, `create`, `guard`, `handlers`, `mapping`, `once` and `work` put them together for a verb, `engine`, `claim` and
+//! `job` are the classes with the verbs, `table`, `row_claim` and `row` those of mapped tables, `held` is what both share;
+//! `lease`, `effect`, `run`, `schedule` and `runner` are what else an engine has; `created`, `receipt`, `summary`, `record` and
+//! `rows` are answers, `exceptions` are errors, `thrown` is what PHP code throws. `process` is the gate between PHP and the core
+//! (signals, fatal errors, the end); `ini` has the settings. No SQL, no retries, no time arithmetic, no defaults: those are the
+//! core's.
 
 mod arguments;
 mod claim;
@@ -12,22 +14,30 @@ mod column_values;
 mod connect;
 mod create;
 mod created;
+mod effect;
 mod engine;
 mod exceptions;
 mod guard;
+mod handlers;
 mod held;
 mod ini;
 mod job;
 mod json;
 mod lease;
 mod mapping;
+mod once;
 mod process;
+mod receipt;
 mod record;
 mod row;
 mod row_claim;
 mod rows;
+mod run;
+mod runner;
+mod schedule;
 mod summary;
 mod table;
+mod thrown;
 mod values;
 mod work;
 
@@ -91,6 +101,14 @@ pub fn get_module(module: ModuleBuilder) -> ModuleBuilder {
         .class::<created::Created>()
         .class::<summary::Summary>()
         .class::<json::Json>()
+        .class::<effect::Effect>()
+        .class::<effect::EffectRecord>()
+        .class::<receipt::Receipt>()
+        .class::<run::Run>()
+        .class::<run::RunRecord>()
+        .class::<schedule::ScheduleRecord>()
+        .class::<runner::Runner>()
+        .class::<runner::RunnerAnswer>()
         .function(wrap_function!(error_kinds))
         .request_startup_function(request_startup)
         .request_shutdown_function(request_shutdown)

@@ -43,9 +43,9 @@ pub fn gate<T>(work: impl FnOnce() -> rowclaim::Result<T>) -> PhpResult<T> {
 }
 
 /// How a call of PHP code ended.
-pub enum Called {
+pub enum Called<T = ()> {
     /// With a value.
-    Returned,
+    Returned(T),
     /// With an exception that is pending now.
     Threw,
     /// With `exit()`, or with a fatal error: nothing more may be run.
@@ -54,19 +54,42 @@ pub enum Called {
 
 /// Calls PHP code from inside the core's frames.
 pub fn call(callable: &ZendCallable, arguments: Vec<&dyn IntoZvalDyn>) -> Called {
-    if IS_FATAL.get() || ExecutorGlobals::has_exception() {
+    match call_for(callable, arguments, drop) {
+        // A destructor of what it returned may have thrown.
+        Called::Returned(()) => ended().unwrap_or(Called::Returned(())),
+        other => other,
+    }
+}
+
+/// As [`call`], for what `read` makes of the value, while a fatal error is still caught. What `read` throws is pending then.
+pub fn call_for<T>(callable: &ZendCallable, arguments: Vec<&dyn IntoZvalDyn>, read: impl FnOnce(Zval) -> T) -> Called<T> {
+    if is_leaving() {
         return Called::Left;
     }
-    if try_catch(AssertUnwindSafe(|| callable.try_call(arguments).map(drop))).is_err() {
-        IS_FATAL.set(true);
-        return Called::Left;
+    match try_catch(AssertUnwindSafe(|| callable.try_call(arguments).map(read))) {
+        Ok(Ok(answer)) => Called::Returned(answer),
+        // Without an exception it could not be called at all.
+        Ok(Err(_)) => ended().unwrap_or(Called::Left),
+        Err(_) => {
+            IS_FATAL.set(true);
+            Called::Left
+        }
     }
-    match ExecutorGlobals::pending_exception_class().as_deref() {
-        None => Called::Returned,
-        // exit() and its like: internal classes that must never be taken.
-        Some("UnwindExit" | "GracefulExit") => Called::Left,
-        Some(_) => Called::Threw,
-    }
+}
+
+/// What is pending after PHP code has run.
+fn ended<T>() -> Option<Called<T>> {
+    ExecutorGlobals::pending_exception_class().map(|class| if is_exit(&class) { Called::Left } else { Called::Threw })
+}
+
+/// Whether a class is what exit() and its like throw: internal ones that must never be taken.
+pub fn is_exit(class: &str) -> bool {
+    matches!(class, "UnwindExit" | "GracefulExit")
+}
+
+/// Whether the Rust frames are to be left: an exception is pending, or a fatal error goes on at the gate.
+pub fn is_leaving() -> bool {
+    IS_FATAL.get() || ExecutorGlobals::has_exception()
 }
 
 /// Objects are freed after the request's functions are gone: no PHP code may be run then.
@@ -79,12 +102,12 @@ pub fn set_request_over(is_over: bool) {
 
 /// Lets PHP's signal handlers run; `false` when one of them threw, left or died.
 fn wait_hook() -> bool {
-    if ExecutorGlobals::has_exception() || IS_FATAL.get() || IS_REQUEST_OVER.load(Relaxed) {
+    if is_leaving() || IS_REQUEST_OVER.load(Relaxed) {
         // The wait is part of cleaning up.
         return true;
     }
     match ZendCallable::try_from_name("pcntl_signal_dispatch") {
-        Ok(dispatch) => matches!(call(&dispatch, vec![]), Called::Returned),
+        Ok(dispatch) => matches!(call(&dispatch, vec![]), Called::Returned(())),
         Err(_) => true,
     }
 }

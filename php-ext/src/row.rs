@@ -6,6 +6,8 @@ use crate::column_values::{array, completion, zval};
 use crate::exceptions::invalid;
 use crate::guard::GuardArguments;
 use crate::held::{Started, failure, giving_back};
+use crate::once::{OnceArguments, once_of};
+use crate::receipt::Receipt;
 use crate::record::{Traversable, column, is_set, iterator, json_serializable, shown};
 use crate::row_claim::RowClaim;
 use crate::rows::Array;
@@ -30,9 +32,15 @@ impl Row {
     pub fn new(held: Started<ClaimedRow>) -> Self {
         Row { held }
     }
+
+    /// The core's.
+    pub fn core(&self) -> &rowclaim::blocking::Row {
+        &self.held.inner
+    }
 }
 
 #[php_impl]
+#[allow(clippy::too_many_arguments)]
 impl Row {
     /// The value of its key column.
     #[php(getter)]
@@ -121,6 +129,23 @@ impl Row {
     /// Given back without blame, for `delay` seconds. Throws as `complete`.
     pub fn release(&self, delay: Option<Seconds>) -> PhpResult<bool> {
         self.held.finish(&giving_back(delay)?)
+    }
+
+    /// Has an effect happen once, and completes the row with it. Throws as the engine's `once`; `InvalidException` for rows
+    /// that recur.
+    #[php(optional = "ask")]
+    pub fn once(
+        &self,
+        key: Text,
+        request: &Zval,
+        send: &Zval,
+        ask: Option<&Zval>,
+        onUnknown: Option<Text>,
+        lease: Option<Seconds>,
+        wait: Option<Seconds>,
+    ) -> PhpResult<Receipt> {
+        let arguments = OnceArguments { key, request, send, ask, on_unknown: onUnknown, lease, wait };
+        once_of(|request| self.held.inner.begin_once(request), arguments)
     }
 
     /// Makes a write on any table with the fence of this claim of the row; false when a later owner has written before.

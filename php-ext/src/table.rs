@@ -10,8 +10,9 @@ use crate::process::gate;
 use crate::record::Record;
 use crate::row_claim::RowClaim;
 use crate::rows::{self, Array};
+use crate::runner::Runner;
 use crate::summary::Summary;
-use crate::work::{WorkArguments, work_rows};
+use crate::work::{Work, WorkArguments, work};
 use ext_php_rs::exception::PhpResult;
 use ext_php_rs::prelude::*;
 use ext_php_rs::types::{ZendHashTable, Zval};
@@ -108,7 +109,37 @@ impl Table {
             finish,
         };
         let claim = RowClaimRequest { filters: filters(r#where)?, order: self::order(order)?, ..RowClaimRequest::default() };
-        work_rows(&self.inner, handler, claim, arguments).map(Summary)
+        work(&Work::on_rows(&self.inner, handler, claim, arguments)?).map(Summary)
+    }
+
+    /// Work on rows behind an HTTP request or a crontab. Throws `InvalidException`.
+    #[php(optional = "token")]
+    pub fn runner(
+        &self,
+        handler: &Zval,
+        token: Option<Text>,
+        name: Option<Text>,
+        batch: Option<Int>,
+        maxSeconds: Option<Seconds>,
+        maxJobs: Option<Int>,
+        lease: Option<Seconds>,
+        maxRun: Option<Seconds>,
+        finish: Option<Text>,
+        r#where: Option<&ZendHashTable>,
+        order: Option<&Zval>,
+    ) -> PhpResult<Runner> {
+        let arguments = WorkArguments {
+            batch,
+            max_seconds: maxSeconds,
+            max_jobs: maxJobs,
+            until_empty: Flag(true),
+            lease,
+            max_run: maxRun,
+            max_idle: None,
+            finish,
+        };
+        let claim = RowClaimRequest { filters: filters(r#where)?, order: self::order(order)?, ..RowClaimRequest::default() };
+        Runner::new(token, name, Work::on_rows(&self.inner, handler, claim, arguments)?)
     }
 
     /// Whether any row waits or is held.

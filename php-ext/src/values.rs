@@ -5,11 +5,11 @@
 
 use crate::exceptions::{invalid, pending, refuse};
 use crate::json::Json;
-use ext_php_rs::exception::{PhpException, PhpResult};
+use ext_php_rs::exception::PhpResult;
 use ext_php_rs::types::{ZendClassObject, ZendHashTable, ZendObject, ZendStr, Zval};
 use ext_php_rs::zend::{ClassEntry, ExecutorGlobals};
 use rowclaim::ErrorKind;
-use std::ffi::c_char;
+use std::ffi::{CStr, c_char};
 use std::ptr::from_ref;
 
 /// The deepest nesting of arrays and objects, as in `json_encode` and `json_decode`.
@@ -21,14 +21,15 @@ const OBJECT_AS_ARRAY: i64 = 1;
 
 unsafe extern "C" {
     fn php_json_decode_ex(value: *mut Zval, text: *const c_char, length: usize, options: i64, depth: i64) -> i32;
+    fn zend_zval_type_name(value: *const Zval) -> *const c_char;
 }
 
 /// Why a value has no JSON text.
 enum Refusal {
     /// The reason, and the steps from the value up to the root.
     Value(String, Vec<String>),
-    /// PHP code that was asked for the value threw.
-    Thrown(PhpException),
+    /// PHP code that was asked for the value threw: its exception is pending.
+    Thrown,
 }
 
 type Written = Result<(), Refusal>;
@@ -43,15 +44,40 @@ fn no(reason: impl Into<String>) -> Written {
 /// One of `kind`, naming the place, for NaN, infinity, resources, closures, objects without a JSON form, text that is
 /// not UTF-8, and nesting deeper than 512; whatever a `jsonSerialize` throws.
 pub fn to_json(kind: ErrorKind, name: &str, value: &Zval) -> PhpResult<String> {
+    match json_or_reason(name, value) {
+        Ok(json) => Ok(json),
+        Err(Some(reason)) => refuse(kind, reason),
+        Err(None) => Err(pending()),
+    }
+}
+
+/// As [`to_json`], for callers that go on without.
+///
+/// # Errors
+/// Why not; `None` when an exception is pending that says it.
+pub fn json_or_reason(name: &str, value: &Zval) -> Result<String, Option<String>> {
     let mut out = Vec::new();
     match write(&mut out, value, 0) {
-        Ok(()) => String::from_utf8(out).or_else(|_| refuse(kind, format!("{name} is not UTF-8"))),
-        Err(Refusal::Thrown(thrown)) => Err(thrown),
+        Ok(()) => String::from_utf8(out).map_err(|_| Some(format!("{name} is not UTF-8"))),
+        Err(Refusal::Thrown) => Err(None),
         Err(Refusal::Value(reason, steps)) => {
             let place: String = steps.into_iter().rev().take(16).collect();
-            refuse(kind, format!("{name}{place} {reason}"))
+            Err(Some(format!("{name}{place} {reason}")))
         }
     }
+}
+
+/// What a value is, for messages: its class, or its type.
+pub fn type_name(value: &Zval) -> String {
+    let value = value.dereference();
+    let Some(object) = value.object() else {
+        // SAFETY: reads a zval that lives over the call; PHP answers with a text that ends with NUL and is never freed.
+        let name = unsafe { CStr::from_ptr(zend_zval_type_name(from_ref(value))) };
+        return name.to_string_lossy().into_owned();
+    };
+    let class = object.get_class_name().unwrap_or_default();
+    // What comes after a NUL is where an anonymous class was written.
+    class.split('\0').next().unwrap_or_default().to_owned()
 }
 
 fn write(out: &mut Vec<u8>, value: &Zval, depth: u32) -> Written {
@@ -154,11 +180,14 @@ fn write_object(out: &mut Vec<u8>, value: &Zval, object: &ZendObject, depth: u32
     }
     if is("JsonSerializable") {
         let answer = value.try_call_method("jsonSerialize", vec![]);
-        let answer = answer.map_err(|error| Refusal::Thrown(thrown_or(error)))?;
+        if ExecutorGlobals::has_exception() {
+            return Err(Refusal::Thrown);
+        }
+        let answer = answer.map_err(|error| Refusal::Value(error.to_string(), Vec::new()))?;
         return write(out, &answer, depth);
     }
     if is("BackedEnum") {
-        let value = read_property(object, "value").map_err(Refusal::Thrown)?;
+        let value = read_property(object, "value").map_err(|_| Refusal::Thrown)?;
         return write(out, &value, depth);
     }
     let name = object.get_class_name().unwrap_or_default();
@@ -169,10 +198,6 @@ fn write_object(out: &mut Vec<u8>, value: &Zval, object: &ZendObject, depth: u32
         };
     }
     no(format!("is an object of {}, which has no JSON form: make it JsonSerializable", name.replace('\0', " ")))
-}
-
-fn thrown_or(error: ext_php_rs::error::Error) -> PhpException {
-    if ExecutorGlobals::has_exception() { pending() } else { PhpException::from(error) }
 }
 
 impl Refusal {

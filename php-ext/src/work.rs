@@ -1,18 +1,19 @@
 //! The loop most users want, with a PHP callable for each queue, or one for the rows of a mapped table.
 
-use crate::arguments::{Flag, Int, Seconds, Text, throwable_text};
+use crate::arguments::{Flag, Int, Seconds, Text};
 use crate::exceptions::{invalid, pending};
+use crate::handlers::{Handler, Handlers, handler_of};
 use crate::held::Started;
 use crate::job::Job;
 use crate::process::{Called, Drain, call, gate};
 use crate::row::Row;
+use crate::thrown::Thrown;
 use ext_php_rs::convert::IntoZval;
 use ext_php_rs::exception::PhpResult;
-use ext_php_rs::types::{ZendCallable, ZendHashTable, Zval};
+use ext_php_rs::types::{ZendHashTable, Zval};
 use ext_php_rs::zend::ExecutorGlobals;
-use rowclaim::blocking::{Engine, Handled, Summary, Table, WorkRequest};
+use rowclaim::blocking::{Engine, Handled, Summary, Table, Waiting, WorkRequest};
 use rowclaim::{ClaimRequest, Outcome, RowClaimRequest};
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -64,61 +65,93 @@ impl WorkArguments {
     }
 }
 
-/// Calls the handler of a job's queue for each job, until the time, the number of jobs or the work is over, or SIGTERM or
-/// SIGINT comes.
-///
-/// # Errors
-/// As the core's `work`; `InvalidException` for handlers that cannot be called; what a signal handler throws.
-pub fn work(engine: &Engine, handlers: &ZendHashTable, arguments: WorkArguments) -> PhpResult<Summary> {
-    let mut queues = Vec::with_capacity(handlers.len());
-    let mut callables = HashMap::with_capacity(handlers.len());
-    let mut entries = handlers.iter();
-    while let Some((key, handler)) = entries.next_zval() {
-        let queue = match key.long() {
-            Some(number) => number.to_string(),
-            None => crate::arguments::typed::<Text>("handlers", "array of callables by queue", &key)?.utf8("handlers")?,
-        };
-        let Ok(callable) = ZendCallable::new_owned(handler.dereference().shallow_clone()) else {
-            return invalid(format!("the handler of queue {queue} cannot be called"));
-        };
-        callables.insert(queue.clone(), callable);
-        queues.push(queue);
-    }
-    let mut claim = ClaimRequest::new("");
-    claim.queues = queues;
-    if let Some(batch) = arguments.batch {
-        claim.limit = batch.size("batch")?;
-    }
-    (claim.lease, claim.max_run) = arguments.lease()?;
-    let request = arguments.request(claim)?;
-    let drain = Drain::begin();
-    let summary = gate(|| {
-        let summary = engine.work(&request, |job| match callables.get(&job.queue) {
-            Some(handler) => handle(handler, Job::new(Started::alone(job.clone())).into_zval(false)),
-            None => Handled::As(Outcome::Release { delay: Duration::ZERO }),
-        });
-        drop(drain);
-        summary
-    });
-    if ExecutorGlobals::has_exception() { Err(pending()) } else { summary }
+/// Work that is described and may be done, once or again and again.
+pub enum Work {
+    /// On jobs.
+    Jobs { engine: Engine, handlers: Handlers, request: WorkRequest },
+    /// On the rows of a mapped table.
+    Rows { table: Table, handler: Handler, request: WorkRequest<RowClaimRequest> },
 }
 
-/// As [`work`], with one handler for the rows of a mapped table.
+impl Work {
+    /// A handler for the jobs of each queue.
+    ///
+    /// # Errors
+    /// `InvalidException` for handlers that cannot be called, and for arguments.
+    pub fn on_jobs(engine: &Engine, handlers: &ZendHashTable, arguments: WorkArguments) -> PhpResult<Self> {
+        let handlers = Handlers::read("queue", handlers)?;
+        let mut claim = ClaimRequest::new("");
+        claim.queues = handlers.names().to_vec();
+        if let Some(batch) = arguments.batch {
+            claim.limit = batch.size("batch")?;
+        }
+        (claim.lease, claim.max_run) = arguments.lease()?;
+        Ok(Work::Jobs { engine: engine.clone(), handlers, request: arguments.request(claim)? })
+    }
+
+    /// One handler for the rows of a table.
+    ///
+    /// # Errors
+    /// As [`Work::on_jobs`].
+    pub fn on_rows(table: &Table, handler: &Zval, mut claim: RowClaimRequest, arguments: WorkArguments) -> PhpResult<Self> {
+        let handler = handler_of("the handler", handler)?;
+        if let Some(batch) = arguments.batch {
+            claim.limit = batch.size("batch")?;
+        }
+        (claim.lease, claim.max_run) = arguments.lease()?;
+        Ok(Work::Rows { table: table.clone(), handler, request: arguments.request(claim)? })
+    }
+
+    /// The engine it is done through.
+    pub fn engine(&self) -> &Engine {
+        match self {
+            Work::Jobs { engine, .. } => engine,
+            Work::Rows { table, .. } => table.engine(),
+        }
+    }
+
+    /// How long it may take.
+    pub fn max_time(&self) -> Option<Duration> {
+        match self {
+            Work::Jobs { request, .. } => request.max_time,
+            Work::Rows { request, .. } => request.max_time,
+        }
+    }
+
+    /// Where more of it may wait.
+    pub fn waiting(&self) -> Waiting<'_> {
+        match self {
+            Work::Jobs { handlers, .. } => Waiting::Queues(handlers.names()),
+            Work::Rows { table, request, .. } => Waiting::Table(table, &request.claim.filters),
+        }
+    }
+
+    /// Calls the handler for each job or row until the time, their number or the work is over, or SIGTERM or SIGINT comes.
+    /// For use behind the gate, while a [`Drain`] lives.
+    ///
+    /// # Errors
+    /// As the core's `work`.
+    pub fn run(&self) -> rowclaim::Result<Summary> {
+        match self {
+            Work::Jobs { engine, handlers, request } => engine.work(request, |job| match handlers.get(&job.queue) {
+                Some(handler) => handle(handler, Job::new(Started::alone(job.clone())).into_zval(false)),
+                None => Handled::As(Outcome::Release { delay: Duration::ZERO }),
+            }),
+            Work::Rows { table, handler, request } => {
+                table.work(request, |row| handle(handler, Row::new(Started::alone(row.clone())).into_zval(false)))
+            }
+        }
+    }
+}
+
+/// Does the work.
 ///
 /// # Errors
-/// As there.
-pub fn work_rows(table: &Table, handler: &Zval, mut claim: RowClaimRequest, arguments: WorkArguments) -> PhpResult<Summary> {
-    let Ok(handler) = ZendCallable::new_owned(handler.dereference().shallow_clone()) else {
-        return invalid("the handler cannot be called");
-    };
-    if let Some(batch) = arguments.batch {
-        claim.limit = batch.size("batch")?;
-    }
-    (claim.lease, claim.max_run) = arguments.lease()?;
-    let request = arguments.request(claim)?;
+/// As the core's `work`; what a signal handler throws.
+pub fn work(work: &Work) -> PhpResult<Summary> {
     let drain = Drain::begin();
     let summary = gate(|| {
-        let summary = table.work(&request, |row| handle(&handler, Row::new(Started::alone(row.clone())).into_zval(false)));
+        let summary = work.run();
         drop(drain);
         summary
     });
@@ -126,15 +159,15 @@ pub fn work_rows(table: &Table, handler: &Zval, mut claim: RowClaimRequest, argu
 }
 
 /// Calls a handler with a job or row; what becomes of that.
-fn handle(handler: &ZendCallable, argument: ext_php_rs::error::Result<Zval>) -> Handled {
+fn handle(handler: &Handler, argument: ext_php_rs::error::Result<Zval>) -> Handled {
     let given_back = || Handled::Last(Outcome::Release { delay: Duration::ZERO });
     let Ok(argument) = argument else { return given_back() };
     match call(handler, vec![&argument]) {
-        Called::Returned => Handled::As(Outcome::Complete),
+        Called::Returned(()) => Handled::As(Outcome::Complete),
         Called::Left => given_back(),
         Called::Threw => {
-            let thrown = ExecutorGlobals::take_exception();
-            let error = thrown.as_ref().map(|thrown| throwable_text(thrown)).unwrap_or_default();
+            let thrown = Thrown::take();
+            let error = thrown.as_ref().map(Thrown::text).unwrap_or_default();
             drop(thrown);
             let outcome = Outcome::Fail { error, delay: None };
             // A destructor of what the exception held threw in turn: that one is the caller's.

@@ -88,6 +88,167 @@ namespace Rowclaim {
         public function work(array $handlers, ?int $batch = null, ?float $maxSeconds = null, ?int $maxJobs = null, bool $untilEmpty = false, ?float $lease = null, ?float $maxRun = null, ?float $maxIdle = null, ?string $finish = null): Summary {}
 
         /**
+         * Work behind an HTTP request or a line of a crontab: takes back what dead workers held, works until nothing waits or
+         * a limit is reached, and says what it did. Otherwise as {@see work()}.
+         *
+         * @param array<string, callable(Job): mixed> $handlers by queue
+         * @param string|null $token what a request must bring, 16 bytes or more; null for crontabs: {@see Runner::run()}
+         * @param string|null $name one runner of this name at a time, the others are answered 409; null lets any number work
+         *                          side by side
+         * @param int|float|null $maxSeconds no job is begun that would not fit into this time, by how long the others took; less
+         *                                   than max_execution_time, where PHP has one
+         * @throws Exception\InvalidException for a shorter token, a wrong name, and handlers that cannot be called
+         */
+        public function runner(array $handlers, ?string $token = null, ?string $name = null, ?int $batch = null, ?float $maxSeconds = null, ?int $maxJobs = null, ?float $lease = null, ?float $maxRun = null, ?string $finish = null): Runner {}
+
+        /**
+         * Has an effect on the outside world happen once: calls $send, unless the ledger says that it has happened, and writes
+         * down what came of it. That it is being sent is written down before the call; when the process dies in between, a
+         * later call finds it unknown and does what $onUnknown says. Nothing is sent again blindly.
+         *
+         * What $send throws is thrown on, after it was recorded: {@see NotSent} as failed (a later call sends it), anything
+         * else, and `exit()` and fatal errors, as unknown. A response that has no JSON form is not kept: the effect is recorded
+         * as succeeded with `{"unencodable": "<type>"}`, and an InvalidException says so.
+         *
+         * @param string $key 1 to 191 bytes, compared byte for byte: the same key is the same effect. Also the key for the provider
+         * @param mixed $request what is asked of the provider, as a payload; only a digest of it is kept. Under the same key
+         *                       another request is refused; order of members and blanks do not count
+         * @param callable(Effect): mixed $send what it returns is the provider's response, kept as a payload up to 1 MB
+         * @param (callable(Effect): mixed)|null $ask for 'ask': returns the provider's response when it has happened, throws
+         *                                            {@see NotSent} when it has not (it is sent then), anything else when
+         *                                            the provider cannot say
+         * @param string|null $onUnknown what is done about an effect of which nobody knows: 'hold' (a person decides, see
+         *                               {@see Engine::resolveEffect()}; the default), 'ask' ($ask decides) or 'retry' (sent
+         *                               again under the same key, for a provider that knows the key and does a thing once)
+         * @param int|float|null $lease seconds, 1 or more; 60 when null: a sender that is silent for longer counts as lost. It
+         *                              is renewed in the background
+         * @param int|float|null $wait seconds to wait for another sender of the same key; 0 when null
+         * @param Job|Row|null $completes of this engine: completed in the transaction that records the success; see {@see Job::once()}
+         * @return Receipt it has happened, now or before
+         * @throws Exception\BusyException another process is sending it right now
+         * @throws Exception\UnknownException nobody knows whether it has happened
+         * @throws Exception\LostException a person or another sender has decided while it was sent
+         * @throws Exception\InvalidException also when the key was used for another request
+         * @throws Exception\UnavailableException also when it was sent and could not be written down yet: that is tried further,
+         *                                        as long as the process lives
+         */
+        public function once(string $key, mixed $request, mixed $send, mixed $ask = null, ?string $onUnknown = null, ?float $lease = null, ?float $wait = null, mixed $completes = null): Receipt {}
+
+        /** An effect as it stands in the ledger; null when there is none. */
+        public function effect(string $key): ?EffectRecord {}
+
+        /**
+         * Effects as they stand in the ledger, newest first.
+         *
+         * @param string|null $state 'pending', 'sending', 'succeeded', 'failed' or 'unknown'
+         * @param int|null $before only ids below this one: the last id of the page before
+         * @param int|null $limit 50 when null
+         * @return list<EffectRecord>
+         */
+        public function effects(?string $state = null, ?int $before = null, ?int $limit = null): array {}
+
+        /**
+         * A person's word on an effect that is unknown: it has happened, or it has not, and the next {@see once()} sends it.
+         *
+         * @param mixed $response the provider's response, where it has happened and is known; null: none. 1 MB at most
+         * @return bool false when it does not stand so any more
+         * @throws Exception\NotFoundException
+         */
+        public function resolveEffect(string $key, bool $happened, mixed $response = null): bool {}
+
+        /**
+         * Runs a planned time of a task once: calls $run unless the slot has had its run, or an earlier run of the task goes on.
+         * Its lease is renewed in the background. What $run throws is thrown on, after the run was recorded as failed.
+         *
+         * @param string $task 1 to 187 bytes
+         * @param int|float|string|\DateTimeInterface $slot the planned time: seconds since 1970, or text as in RFC 3339 with its
+         *                                                  zone, such as `2026-11-30T08:00:00+08:00`
+         * @param callable(Run): mixed $run
+         * @param int|float|null $lease seconds, 1 or more; 60 when null: a run that is silent for longer counts as lost
+         * @param int|float|null $maxRun no renewal goes past this many seconds from the start
+         * @param bool $manual a person wants it: it is marked as such, and runs although the slot has had its run
+         * @return RunRecord the record of the slot. State 'succeeded': it ran, now or before; 'skipped' with reason 'busy': an
+         *                   earlier run goes on
+         * @throws Exception\InvalidException also for a text without a zone
+         */
+        public function runSlot(string $task, mixed $slot, mixed $run, ?float $lease = null, ?float $maxRun = null, bool $manual = false): RunRecord {}
+
+        /**
+         * The history of runs, newest first.
+         *
+         * @param string|null $state 'started', 'succeeded', 'failed', 'lost' or 'skipped'
+         * @param int|null $before only ids below this one: the last id of the page before
+         * @param int|null $limit 50 when null
+         * @return list<RunRecord>
+         */
+        public function runs(?string $task = null, ?string $state = null, ?int $before = null, ?int $limit = null): array {}
+
+        /**
+         * Records a schedule, or changes it: repeat it at every start. A changed expression or zone counts from now on; what is
+         * due and a pause stay otherwise.
+         *
+         * @param string $task 1 to 187 bytes
+         * @param string $cron five fields, or six with seconds first: minute, hour, day, month, day of the week; `L`, `W` and `#`
+         *                     are known
+         * @param string $zone the zone the expression is read in: `UTC`, `+08:00`, `Asia/Shanghai`
+         * @param string|null $missed slots that nobody ran in time: 'skip' (recorded as skipped; the default), 'once' (the newest
+         *                            is run) or 'all' (oldest first, $cap of them in one pass)
+         * @param int|null $cap 1 to 1,000; 10 when null
+         * @param int|float|null $catchUp slots older than so many seconds are never made up for; not less than $grace
+         * @param int|float|null $grace a slot so many seconds late is on time, 1 to 86,400; 90 when null
+         * @param int|float|null $lease of its runs, as for {@see runSlot()}
+         * @param int|float|null $maxRun of its runs
+         * @throws Exception\InvalidException naming the option
+         */
+        public function schedule(string $task, string $cron, string $zone, ?string $missed = null, ?int $cap = null, ?float $catchUp = null, ?float $grace = null, ?float $lease = null, ?float $maxRun = null): ScheduleRecord {}
+
+        /**
+         * One pass over the schedules of the handlers' tasks, in this order: runs what is due, each slot once however many
+         * processes look. A handler that throws fails its run, and the pass goes on. SIGTERM and SIGINT end the pass after the
+         * run in hand; a second one ends the process.
+         *
+         * @param array<string, callable(Run): mixed> $handlers by task
+         * @param int|float|null $maxSeconds no run is begun after this time
+         * @return list<RunRecord> what ran in this pass; why one failed is its $error
+         * @throws Exception\NotFoundException for a task without a schedule, when its turn comes
+         */
+        public function runDue(array $handlers, ?float $maxSeconds = null): array {}
+
+        /**
+         * Schedules in the order of their names.
+         *
+         * @param int|null $limit 50 when null
+         * @return list<ScheduleRecord>
+         */
+        public function schedules(?int $limit = null): array {}
+
+        /** Deletes a schedule; its history stays. @return bool false when there was none */
+        public function unschedule(string $task): bool {}
+
+        /**
+         * Stops a schedule: its slots are recorded as skipped until it is resumed.
+         *
+         * @return bool false when it is paused already
+         * @throws Exception\NotFoundException
+         */
+        public function pauseSchedule(string $task): bool {}
+
+        /**
+         * Starts a paused schedule again; slots that came meanwhile are recorded as skipped.
+         *
+         * @return bool false when it was not paused
+         * @throws Exception\NotFoundException
+         */
+        public function resumeSchedule(string $task): bool {}
+
+        /**
+         * Has the next {@see runDue()} run a task at once, marked as manual, also when it is paused.
+         *
+         * @throws Exception\NotFoundException
+         */
+        public function askRun(string $task): void {}
+
+        /**
          * A table of your own by a mapping, checked against the table at once. Of the mapping, `status`, `pending`,
          * `processing`, `done` and `token` are needed.
          *
@@ -389,6 +550,16 @@ namespace Rowclaim {
         public function release(?float $delay = null): bool {}
 
         /**
+         * Has an effect happen once, and completes this job in the transaction that records it: neither is there without the
+         * other. When it has happened before, nothing is sent and the job is completed. Otherwise as {@see Engine::once()}.
+         *
+         * @param callable(Effect): mixed $send
+         * @param (callable(Effect): mixed)|null $ask
+         * @return Receipt completed false: the job was lost meanwhile; what happened is recorded all the same
+         */
+        public function once(string $key, mixed $request, mixed $send, mixed $ask = null, ?string $onUnknown = null, ?float $lease = null, ?float $wait = null): Receipt {}
+
+        /**
          * Makes a write on any table of your own with the fence of this claim of the job; otherwise as {@see Engine::guard()}.
          *
          * @param array<string, mixed> $key
@@ -443,6 +614,18 @@ namespace Rowclaim {
          * @param string|list<string>|null $order
          */
         public function work(mixed $handler, ?int $batch = null, ?float $maxSeconds = null, ?int $maxJobs = null, bool $untilEmpty = false, ?float $lease = null, ?float $maxRun = null, ?float $maxIdle = null, ?string $finish = null, ?array $where = null, mixed $order = null): Summary {}
+
+        /**
+         * Work on rows behind an HTTP request or a line of a crontab, as {@see Engine::runner()}.
+         *
+         * @param callable(Row): mixed $handler
+         * @param string|null $token what a request must bring, 16 bytes or more; null for crontabs: {@see Runner::run()}
+         * @param string|null $name one runner of this name at a time, the others are answered 409; null lets any number work
+         *                          side by side
+         * @param array<string, mixed>|null $where
+         * @param string|list<string>|null $order
+         */
+        public function runner(mixed $handler, ?string $token = null, ?string $name = null, ?int $batch = null, ?float $maxSeconds = null, ?int $maxJobs = null, ?float $lease = null, ?float $maxRun = null, ?string $finish = null, ?array $where = null, mixed $order = null): Runner {}
 
         /**
          * Whether any row waits or is held; stops at the first one.
@@ -648,6 +831,17 @@ namespace Rowclaim {
         public function release(?float $delay = null): bool {}
 
         /**
+         * Has an effect happen once, and completes this row in the transaction that records it: neither is there without the
+         * other. When it has happened before, nothing is sent and the row is completed. Otherwise as {@see Engine::once()}.
+         *
+         * @param callable(Effect): mixed $send
+         * @param (callable(Effect): mixed)|null $ask
+         * @return Receipt completed false: the row was lost meanwhile; what happened is recorded all the same
+         * @throws Exception\InvalidException also for rows that recur: those set their next time themselves
+         */
+        public function once(string $key, mixed $request, mixed $send, mixed $ask = null, ?string $onUnknown = null, ?float $lease = null, ?float $wait = null): Receipt {}
+
+        /**
          * Makes a write on any table of your own with the fence of this claim of the row; otherwise as {@see Engine::guard()}.
          *
          * @param array<string, mixed> $key
@@ -755,6 +949,182 @@ namespace Rowclaim {
         public readonly bool $held;
     }
 
+    /** An effect in the hands of its sender: what `$send` and `$ask` of {@see Engine::once()} are called with. */
+    final class Effect
+    {
+        /** Its key: hand it to the provider as its idempotency key. */
+        public readonly string $key;
+        /** Which try this is, from 1. */
+        public readonly int $attempts;
+        /** For how many seconds the ledger surely holds it for this sender; 0.0 after the answer. */
+        public readonly float $validFor;
+    }
+
+    /** That an effect has happened. */
+    final class Receipt
+    {
+        public readonly string $key;
+        /** The provider's response, decoded as by json_decode($rawResponse, true), once; null for none. */
+        public readonly mixed $response;
+        /** The response as JSON text; null when an earlier one was over 1 MB, or a person has said that it happened. */
+        public readonly ?string $rawResponse;
+        /** How often it was begun. */
+        public readonly int $attempts;
+        /** This call has sent it, or asked; otherwise it had happened before. */
+        public readonly bool $fresh;
+        /** For an effect that completes a job: whether the job was still ours; null without a job. */
+        public readonly ?bool $completed;
+    }
+
+    /** An effect as it stands in the ledger. Instants are seconds since 1970-01-01T00:00Z, on the database's clock. */
+    final class EffectRecord
+    {
+        public readonly int $id;
+        public readonly string $key;
+        /** 'pending', 'sending', 'succeeded', 'failed' (it surely has not happened) or 'unknown'. */
+        public readonly string $state;
+        /** How often it was begun. */
+        public readonly int $attempts;
+        /** Who sends or last sent it, for people: the engine's option `worker`. */
+        public readonly string $holder;
+        /** The response, decoded; null before it has succeeded, and when it was over 1 MB. */
+        public readonly mixed $response;
+        /** What went wrong last. */
+        public readonly ?string $error;
+        /** While it is being sent: when its sender counts as lost. */
+        public readonly float $leaseUntil;
+        /** When it was first begun. */
+        public readonly float $createdAt;
+        /** When it was last begun. */
+        public readonly float $startedAt;
+        /** When it ended; null while it is being sent. */
+        public readonly ?float $finishedAt;
+    }
+
+    /** For `$send` to throw: it surely has not happened, and may be sent again. */
+    class NotSent extends \RuntimeException {}
+
+    /**
+     * A run in its process's hands: what the functions of {@see Engine::runSlot()} and {@see Engine::runDue()} are called with.
+     * Does not cross a fork: in the child it is left alone.
+     */
+    final class Run
+    {
+        public readonly int $id;
+        public readonly string $task;
+        /** The planned time, in seconds since 1970; of a run that a person asked for, when that was. */
+        public readonly float $slot;
+        /** Above that of every earlier run of the task: for writes that a late run must not make. */
+        public readonly int $fence;
+        /** 128 random bits as a UUID. */
+        public readonly string $token;
+        /** A person asked for it. */
+        public readonly bool $manual;
+        /** True once a renewal was refused, or after it ended: the task may run elsewhere now. */
+        public readonly bool $lost;
+        /** For how many seconds it surely is the only run of its task; 0.0 when lost. */
+        public readonly float $validFor;
+
+        /**
+         * Makes a write on any table of your own with this run's fence; otherwise as {@see Engine::guard()}.
+         *
+         * @param array<string, mixed> $key
+         * @param array<string, mixed> $set
+         * @return bool false: a later run has written, and nothing was changed
+         */
+        public function guard(string $table, array $key, array $set, string $fenceColumn): bool {}
+    }
+
+    /** A run as it stands in the history. Instants are seconds since 1970-01-01T00:00Z, on the database's clock. */
+    final class RunRecord
+    {
+        public readonly int $id;
+        public readonly string $task;
+        /** The planned time. */
+        public readonly float $slot;
+        /** 0, or counts what people ran again of the same slot. */
+        public readonly int $rerun;
+        /** A person asked for it. */
+        public readonly bool $manual;
+        /** 'started', 'succeeded', 'failed', 'lost' (its process was silent past the lease) or 'skipped'. */
+        public readonly string $state;
+        /** Why it was skipped: 'busy', 'missed' or 'disabled'. */
+        public readonly ?string $reason;
+        /** More than 1: it stands for so many missed slots, of which $slot is the last. */
+        public readonly int $slots;
+        /** The fence of its lease; null for a skipped one. */
+        public readonly ?int $fence;
+        /** Who ran or skipped it, for people: the engine's option `worker`. */
+        public readonly string $worker;
+        /** When it began, or was skipped. */
+        public readonly float $startedAt;
+        /** When it ended; null while it goes on. */
+        public readonly ?float $finishedAt;
+        /** Seconds from its start to its end; null while it goes on and for a skipped one. */
+        public readonly ?float $duration;
+        /** What went wrong; of a throwable "Class: message". */
+        public readonly ?string $error;
+    }
+
+    /** A schedule as it stands. Instants are seconds since 1970-01-01T00:00Z, on the database's clock; spans are seconds. */
+    final class ScheduleRecord
+    {
+        public readonly string $task;
+        public readonly string $cron;
+        public readonly string $zone;
+        /** 'skip', 'once' or 'all'. */
+        public readonly string $missed;
+        public readonly int $cap;
+        public readonly ?float $catchUp;
+        public readonly float $grace;
+        public readonly float $lease;
+        public readonly ?float $maxRun;
+        /** Every slot up to here has its row in the history. */
+        public readonly float $accountedUntil;
+        /** Since when it is paused. */
+        public readonly ?float $pausedAt;
+        /** Since when a person wants it run at once. */
+        public readonly ?float $askedAt;
+        /** The next slot; null when it is paused or never comes again. */
+        public readonly ?float $nextAt;
+        /** The newest slot that was run. */
+        public readonly ?RunRecord $last;
+    }
+
+    /** Work that a request starts, made by {@see Engine::runner()} and {@see Table::runner()}. */
+    final class Runner
+    {
+        /**
+         * Works when the request may, and says what to answer. From here on the request goes on when its client hangs up.
+         *
+         * 200: it worked; the body has `ok, claimed, completed, failed, released, lost, recovered, seconds, more`, of which
+         * `more` says that something is left to do. 403: the token is missing or wrong. 405: not POST. 409: another runner of
+         * the name is at work. 503: the database is away. 500: anything else went wrong; `error` says what.
+         *
+         * @param string $method `$_SERVER['REQUEST_METHOD']`
+         * @param string|null $token the token, or the Authorization header with `Bearer` and the token
+         * @throws Exception\InvalidException the runner has no token to compare with
+         * @throws Exception\ConfigException maxSeconds is missing or not less than max_execution_time
+         */
+        public function handle(string $method, ?string $token = null): RunnerAnswer {}
+
+        /**
+         * Works without being asked for a token, for crontabs; otherwise as {@see handle()}.
+         *
+         * @throws Exception\ConfigException maxSeconds is missing or not less than max_execution_time
+         */
+        public function run(): RunnerAnswer {}
+    }
+
+    /** What is answered to a request. */
+    final class RunnerAnswer
+    {
+        /** 200, 403, 405, 409, 500 or 503. */
+        public readonly int $status;
+        /** JSON text; without tokens, payloads and passwords. */
+        public readonly string $body;
+    }
+
     /** The answer to a creation. */
     final class Created
     {
@@ -805,7 +1175,7 @@ namespace Rowclaim\Exception {
     /** What everything here throws; one subclass for each kind. */
     class RowclaimException extends \RuntimeException
     {
-        /** 'config', 'unsupported', 'schema', 'invalid', 'duplicate', 'not_found', 'lost', 'contention', 'unavailable', 'interrupted', 'decode' or 'unexpected'. */
+        /** 'config', 'unsupported', 'schema', 'invalid', 'duplicate', 'not_found', 'lost', 'busy', 'unknown', 'contention', 'unavailable', 'interrupted', 'decode' or 'unexpected'. */
         public readonly string $kind;
         /** Whether the same call can succeed later without a change of input or configuration. */
         public readonly bool $retryable;
@@ -835,6 +1205,12 @@ namespace Rowclaim\Exception {
 
     /** Somebody else owns it now. */
     class LostException extends RowclaimException {}
+
+    /** Somebody else is at it right now. */
+    class BusyException extends RowclaimException {}
+
+    /** Whether it has happened cannot be known: a person or the provider must say. */
+    class UnknownException extends RowclaimException {}
 
     /** Deadlock or lock wait; seen only when the retries inside were used up. */
     class ContentionException extends RowclaimException {}

@@ -265,7 +265,8 @@ final class EngineTest extends RowclaimTestCase
         $summary = $engine->work(['q' => fn () => null], batch: 20, maxJobs: 5);
         self::assertSame([5, 25], [$summary->completed, $engine->stats()['queues']['q']['due']]);
         $summary = $engine->work(['q' => fn () => usleep(60_000)], batch: 20, maxSeconds: 0.2);
-        self::assertGreaterThanOrEqual(0.2, $summary->seconds);
+        // No job is begun that would not fit, so it may end a job's length earlier.
+        self::assertGreaterThanOrEqual(0.1, $summary->seconds);
         self::assertLessThan(5, $summary->seconds);
         self::assertSame($summary->claimed, $summary->completed + $summary->released);
         self::assertSame(25 - $summary->completed, $engine->stats()['queues']['q']['due']);

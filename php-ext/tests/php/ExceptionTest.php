@@ -20,7 +20,7 @@ final class ExceptionTest extends RowclaimTestCase
     {
         $kinds = Rowclaim\error_kinds();
         self::assertSame(
-            ['config', 'unsupported', 'schema', 'invalid', 'duplicate', 'not_found', 'lost', 'contention', 'unavailable', 'interrupted', 'decode', 'unexpected'],
+            ['config', 'unsupported', 'schema', 'invalid', 'duplicate', 'not_found', 'lost', 'busy', 'unknown', 'contention', 'unavailable', 'interrupted', 'decode', 'unexpected'],
             array_keys($kinds)
         );
         foreach ($kinds as $kind => $class) {
@@ -110,7 +110,7 @@ final class ExceptionTest extends RowclaimTestCase
             'unique needs a key' => fn () => $engine->create('q', 1, unique: 'active'),
             'delay' => fn () => $engine->create('q', 1, delay: -1),
             'delay must be' => fn () => $engine->create('q', 1, delay: INF),
-            'run_at' => fn () => $engine->create('q', 1, runAt: 1e15),
+            'runAt is outside' => fn () => $engine->create('q', 1, runAt: 1e15),
             'delay or run_at' => fn () => $engine->create('q', 1, delay: 5, runAt: 1900000000),
             'max_attempts' => fn () => $engine->create('q', 1, maxAttempts: 0),
             'priority' => fn () => $engine->create('q', 1, priority: 32768),

@@ -7,14 +7,6 @@ use Rowclaim\{Engine, Lease, LeaseRecord};
 /** Leases by name: one holder at a time, a fence that only grows, and nothing left behind by whoever goes. */
 final class LeaseTest extends TableTestCase
 {
-    private const CONNECT = '$e = Engine::connect($argv[1], json_decode($argv[2], true));';
-
-    /** @return list<string> what CONNECT reads */
-    private function arguments(string ...$more): array
-    {
-        return [$this->dsn, (string) json_encode($this->options), ...$more];
-    }
-
     private function expire(): void
     {
         $this->sql("UPDATE {$this->options['prefix']}leases SET lease_until = acquired_at");
@@ -87,7 +79,7 @@ final class LeaseTest extends TableTestCase
     {
         $engine = $this->open($dsn);
         $mark = $this->file('.mark');
-        $holder = $this->start(self::CONNECT . '$lease = $e->lease("a", for: 60); touch($argv[3]); usleep(700_000); $lease->release(); echo $lease->fence;', $this->arguments($mark));
+        $holder = $this->start(self::CONNECT . '$lease = $e->lease("a", for: 60); touch($argv[3]); usleep(700_000); $lease->release(); echo $lease->fence;', $this->here($mark));
         self::until(fn () => file_exists($mark), 'the holder');
         $since = microtime(true);
         self::assertNull($engine->lease('a', for: 60, wait: 0.2));
@@ -121,11 +113,11 @@ final class LeaseTest extends TableTestCase
         $lease = null;
         self::assertFree($engine, 'a');
         foreach (['exit(3);' => 3, 'throw new Exception("x");' => 255, 'trigger_error("x", E_USER_ERROR);' => 255, '(function () use ($e) { $own = $e->lease("b", for: 60); })();' => 0] as $ending => $code) {
-            [$exit] = $this->script(self::CONNECT . '$lease = $e->lease("a", for: 60); if (!$lease) { exit(9); } ' . $ending, $this->arguments());
+            [$exit] = $this->script(self::CONNECT . '$lease = $e->lease("a", for: 60); if (!$lease) { exit(9); } ' . $ending, $this->here());
             self::assertSame($code, $exit, $ending);
             self::assertFree($engine, 'a');
         }
-        $this->script(self::CONNECT . '$lease = $e->lease("a", for: 1.5); posix_kill(getmypid(), SIGKILL);', $this->arguments());
+        $this->script(self::CONNECT . '$lease = $e->lease("a", for: 1.5); posix_kill(getmypid(), SIGKILL);', $this->here());
         self::assertNull($engine->lease('a', for: 60));
         self::assertNotNull($engine->lease('a', for: 60, wait: 20));
     }
@@ -151,7 +143,7 @@ final class LeaseTest extends TableTestCase
                 pcntl_waitpid($pid, $status); echo pcntl_wexitstatus($status), " ";
             }
             echo json_encode([$lease->renew(), $lease->guard($argv[3], ["id" => 1], ["value" => 1], "fence"), $e->lease("a", for: 60)]);
-            foreach ($e->leases() as $one) { echo " ", $one->name, $one->held ? " held" : " free"; }', $this->arguments($this->name));
+            foreach ($e->leases() as $one) { echo " ", $one->name, $one->held ? " held" : " free"; }', $this->here($this->name));
         self::assertSame([0, '0 0 [true,true,null] a held b free', ''], [$exit, $out, $errors]);
         self::assertFree($engine, 'a');
     }
@@ -163,7 +155,7 @@ final class LeaseTest extends TableTestCase
         $answer = $this->script(self::CONNECT . '
             pcntl_signal(SIGALRM, function () { throw new DomainException("alarm"); });
             pcntl_alarm(1); $t = microtime(true);
-            try { $e->lease("a", for: 60, wait: 20); } catch (DomainException $x) { echo $x->getMessage(), " ", microtime(true) - $t < 3 ? "soon" : "late"; }', $this->arguments());
+            try { $e->lease("a", for: 60, wait: 20); } catch (DomainException $x) { echo $x->getMessage(), " ", microtime(true) - $t < 3 ? "soon" : "late"; }', $this->here());
         self::assertSame([0, 'alarm soon', ''], $answer);
         self::assertTrue($lease->release());
     }

@@ -27,6 +27,9 @@ abstract class TableTestCase extends RowclaimTestCase
         foreach (unserialize(file_get_contents($argv[2])) as $sql) { $answer = $pdo->query($sql)->fetchAll(PDO::FETCH_ASSOC); }
         echo serialize($answer);';
 
+    /** For scripts that get here() as arguments. */
+    protected const CONNECT = '$e = Engine::connect($argv[1], json_decode($argv[2], true));';
+
     protected string $dsn;
     protected string $name;
     /** @var array<string, scalar> */
@@ -52,6 +55,17 @@ abstract class TableTestCase extends RowclaimTestCase
         $engine = Engine::connect($this->dsn, $options + $this->options);
         $engine->migrate();
         return $engine;
+    }
+
+    /** @return list<string> arguments of a script that connects as this test does, and more */
+    protected function here(string ...$more): array
+    {
+        return [$this->dsn, (string) json_encode($this->options), ...$more];
+    }
+
+    protected static function uncalled(): callable
+    {
+        return fn () => self::fail('must not be called');
     }
 
     protected function isSqlite(): bool
