@@ -21,6 +21,7 @@ pub(crate) mod renew;
 mod run;
 pub(crate) mod runs;
 mod schedule;
+mod sql;
 mod stats;
 pub(crate) mod table;
 
