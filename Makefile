@@ -6,7 +6,7 @@ BIN      := $(TARGET)/$(PROFILE)
 VENV     := $(TARGET)/venv
 SERVERS  := python3 tests/servers.py run
 CARGO    := cargo
-# The databases of `make test` and `make race`. MySQL is installed into a folder of its own where that is possible.
+# The databases of `make test`, `make race` and `make drill`. MySQL is installed into a folder of its own where that is possible.
 ALLOW    ?= --allow-missing mysql
 # Where the demo runs: a DSN, or DB=mariadb or DB=mysql for a private server; SQLite when neither is given.
 DSN      ?=
@@ -14,7 +14,7 @@ DB       ?=
 export ROWCLAIM_PHP_EXTENSION := $(BIN)/librowclaim_php.so
 export ROWCLAIM_PYTHON := $(VENV)/bin/python
 
-.PHONY: help setup mysql build demo test race doctor-check schemas bench lint clean
+.PHONY: help setup mysql build demo test race drill doctor-check schemas bench lint clean
 
 help: ## what can be done
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -46,6 +46,10 @@ test: build mysql ## every test on every database
 race: mysql ## 16 processes on one queue, then 200 kills, on every database
 	$(CARGO) build --profile $(PROFILE) -p conformance --bins
 	$(SERVERS) $(ALLOW) -- $(BIN)/race
+
+drill: mysql ## holders killed, silent and stopped, slots and reruns in 16 processes, on every database
+	$(CARGO) build --profile $(PROFILE) -p rowclaim-console
+	$(SERVERS) $(ALLOW) -- tests/drills.sh $(BIN)/rowclaim
 
 schemas: build ## four batch jobs of the field, written by hand and then on Rowclaim, with accidents
 	$(SERVERS) --db mariadb -- $(VENV)/bin/python tests/schemas/run.py

@@ -27,6 +27,11 @@ export RUST_BACKTRACE=0
 suite 'Rust: conformance on every database, console, units' \
     cargo test --quiet --profile "$profile" -p rowclaim -p rowclaim-migrations -p rowclaim-console -p conformance -- --test-threads 6
 suite 'races and crashes' "target/$profile/race"
+drills() { # with faults in two statements of a hundred; a program beside the plain one
+    cargo build --quiet --profile "$profile" -p rowclaim-console --features faults --bin rowclaim-faults &&
+        RUST_LOG=error tests/drills.sh "target/$profile/rowclaim-faults" --faults
+}
+suite 'drills' drills
 suite 'PHP' php-ext/tests/run.sh
 suite 'Python' py-ext/tests/run.sh
 suite 'README' "$venv/python" tests/readme.py

@@ -64,6 +64,15 @@ impl Fault {
         self.code()
     }
 
+    /// What it says, in one line.
+    pub fn text(&self) -> String {
+        one_line(&match self {
+            Fault::Engine(error) => format!("{}: {error}", error.kind().name()),
+            Fault::Other { message, .. } | Fault::Usage(message) => message.clone(),
+            Fault::Output(error) => error.to_string(),
+        })
+    }
+
     fn code(&self) -> u8 {
         match self {
             Fault::Engine(error) => exit_code(error.kind()),

@@ -3,7 +3,7 @@
 //! One file a command. What they share: [`connect`] (the DSN), [`config`] (the file), [`fault`] (errors and exit codes), [`screen`] (tables
 //! and text on stdout), [`json`] (the same for programs), [`progress`] (bars on stderr), and for those that run commands of others [`exec`] and
 //! [`stop`]. No command knows SQL: all
-//! go through `rowclaim::blocking::Engine`.
+//! go through `rowclaim::blocking::Engine`, and only the drill has tables of its own.
 
 mod claims;
 mod config;
@@ -11,6 +11,7 @@ mod connect;
 mod create;
 mod demo;
 mod doctor;
+mod drill;
 mod effects;
 mod exec;
 mod fault;
@@ -76,16 +77,17 @@ Examples:
   rowclaim work mail --exec 'COMMAND'                a process for each job, in any language
   rowclaim recover --table xxx_task_target           take back what other code has left behind
   rowclaim prune --older-than 7d                     delete what ended over a week ago
+  rowclaim drill                                     kill and stop processes on your database, and check
   rowclaim demo                                      a bulk send with accidents, accounted for
 
 Exit codes:
   0    ok
-  1    a fault, or the answer is no (a job could not be retried; the demo found a loss)
+  1    a fault, or the answer is no (a job could not be retried; a drill has failed)
   2    wrong use: an unknown command, option or value
   3    not found: there is no such job
   4    unavailable: the database cannot be reached, or stays locked
   5    configuration or schema: wrong DSN, password or option; tables missing or of another version
-  130  interrupted: the demo has cleaned up; a worker was told twice (143 after SIGTERM)
+  130  interrupted: the demo or drill has cleaned up; a worker was told twice (143 after SIGTERM)
 
 RUST_LOG sets what is logged to stderr, for example RUST_LOG=rowclaim=debug; the default is warn.";
 
@@ -130,6 +132,10 @@ enum Command {
     Recover(recover::Recover),
     Prune(prune::Prune),
     Demo(demo::Demo),
+    Drill(drill::Drill),
+    /// A process of the drill
+    #[command(hide = true)]
+    DrillWorker,
     /// A worker of the demo without PHP or Python
     #[command(hide = true)]
     DemoWorker,
@@ -174,7 +180,7 @@ fn run(console: &Console) -> Outcome {
     let dsn = console.dsn.as_deref();
     // A broken file in the current folder is nothing to a command that does not need it, and the demo runs on a database
     // of its own unless it is told otherwise on the command line.
-    let is_demo = matches!(console.command, Command::Demo(_) | Command::DemoWorker);
+    let is_demo = matches!(console.command, Command::Demo(_) | Command::DemoWorker | Command::DrillWorker);
     let needs_file = !is_demo && (dsn.is_none() || console.config.is_some() || reads_file(&console.command));
     let config = if needs_file { Config::load(console.config.as_deref())? } else { Config::default() };
     let named = config.dsn.clone();
@@ -197,6 +203,8 @@ fn run(console: &Console) -> Outcome {
         Command::Recover(command) => command.run(dsn, config),
         Command::Prune(command) => command.run(dsn),
         Command::Demo(command) => command.run(dsn),
+        Command::Drill(command) => command.run(dsn),
+        Command::DrillWorker => drill::worker::run(dsn),
         Command::DemoWorker => demo::rust_worker::run(dsn),
     }
 }

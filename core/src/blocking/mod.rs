@@ -219,6 +219,12 @@ impl Engine {
         local.wait(local.engine.plan_guard(write))
     }
 
+    #[doc(hidden)]
+    pub fn sql(&self, text: &str, values: &[crate::Value]) -> Result<Vec<Vec<crate::Value>>> {
+        let local = self.local()?;
+        local.wait(local.engine.sql(text, values))
+    }
+
     /// See [`crate::Engine::recover`].
     ///
     /// # Errors

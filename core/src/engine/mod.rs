@@ -22,6 +22,7 @@ mod resolve;
 mod run;
 pub(crate) mod runs;
 mod schedule;
+mod sql;
 mod start;
 mod stats;
 pub(crate) mod table;

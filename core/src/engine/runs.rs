@@ -42,7 +42,8 @@ pub(crate) fn lease_name(task: &str) -> String {
 }
 
 impl Engine {
-    /// Begins the run of a slot. A slot that finds the task busy is recorded as skipped when `records_busy`.
+    /// Begins the run of a slot. A slot that finds the task busy is recorded as skipped when `records_busy`; otherwise it waits
+    /// for its turn, and then a person's run too is made once for each slot: several passes may have seen the same wish.
     ///
     /// # Errors
     /// `Invalid` for a wrong task or lease; `Schema`, `Unavailable`.
@@ -51,8 +52,9 @@ impl Engine {
         let token = Uuid::new_v4();
         let started = boottime();
         let begun = self
-            .run("run_slot", async |shared, statements, session, _| {
-                let begin = Begin { shared, statements, request, token, records_busy };
+            .run("run_slot", async |shared, statements, session, tries| {
+                let was_cut_off = tries.losses > 0;
+                let begin = Begin { shared, statements, request, token, records_busy, was_cut_off };
                 begin.step(session).await
             })
             .await?;
@@ -185,7 +187,12 @@ struct Begin<'a> {
     request: &'a RunRequest,
     token: Uuid,
     records_busy: bool,
+    /// What an earlier try wrote is unknown.
+    was_cut_off: bool,
 }
+
+/// Rows looked at for one's own after a lost connection: others may have found the task busy meanwhile.
+const ROWS_BACK: usize = 100;
 
 enum Step {
     Ours(i64, i64),
@@ -197,12 +204,13 @@ impl Begin<'_> {
     async fn step(&self, session: &mut Session) -> Result<Step> {
         let RunRequest { task, slot, .. } = self.request;
         let mut rerun = 0;
-        if self.request.is_manual {
+        if self.request.is_manual && self.records_busy {
             let rows = session.query(&plain(&self.statements.ledger.reruns, vec![task.as_str().into(), (*slot).into()])).await?;
             let last = rows.first().map(|row| row.int(0)).transpose()?.unwrap_or(-1);
             rerun = last + 1;
-            // After a lost connection the last one may be ours.
-            if let Some(ours) = self.ours(session, last).await? {
+            if self.was_cut_off
+                && let Some(ours) = self.ours(session, last).await?
+            {
                 return Ok(ours);
             }
         } else if let Some((record, token)) = find(self.statements, session, task, *slot, 0).await? {
@@ -247,12 +255,17 @@ impl Begin<'_> {
         Ok(Step::Ours(id, fence))
     }
 
-    async fn ours(&self, session: &mut Session, rerun: i64) -> Result<Option<Step>> {
-        let found = find(self.statements, session, &self.request.task, self.request.slot, rerun).await?;
-        Ok(found.and_then(|(record, token)| match record.fence {
-            Some(fence) if token == Some(self.token) => Some(Step::Ours(record.id, fence)),
-            _ => None,
-        }))
+    /// The row that an earlier try of this begin has made, among the newest of the slot.
+    async fn ours(&self, session: &mut Session, last: i64) -> Result<Option<Step>> {
+        for rerun in (0..=last).rev().take(ROWS_BACK) {
+            let found = find(self.statements, session, &self.request.task, self.request.slot, rerun).await?;
+            if let Some((record, token)) = found
+                && let Some(fence) = record.fence.filter(|_| token == Some(self.token))
+            {
+                return Ok(Some(Step::Ours(record.id, fence)));
+            }
+        }
+        Ok(None)
     }
 
     /// The task is busy: perhaps with this very slot.

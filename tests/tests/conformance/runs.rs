@@ -4,7 +4,7 @@ use conformance::{every_database, wait_until};
 use rowclaim::blocking::{Engine, Run, RunStart};
 use rowclaim::faults::Fault;
 use rowclaim::{ErrorKind, Finish, PruneRequest, RunFilter, RunRequest, RunState, SkipReason, Timestamp};
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
 fn slot(minute: i64) -> Timestamp {
@@ -167,6 +167,36 @@ every_database! {
         let rows = db.engine.runs(&RunFilter::default()).unwrap();
         assert!(rows.iter().filter(|run| run.rerun > 0).all(|run| run.is_manual));
         assert_eq!(db.engine.run_of_slot("a", slot(0)).unwrap().unwrap().state, RunState::Failed);
+    }
+
+    // Others record that they found the task busy, each in a row of its own, while the connection is made again.
+    fn a_run_by_hand_whose_begin_was_cut_off_has_one_row("heartbeat=0", db) {
+        let manual = RunRequest { is_manual: true, ..RunRequest::new("a", slot(0)) };
+        let other = db.another("heartbeat=0");
+        let started = RunFilter { state: Some(RunState::Started), ..RunFilter::default() };
+        for _ in 0..5 {
+            let is_over = AtomicBool::new(false);
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    while !is_over.load(SeqCst) {
+                        if !other.runs(&started).unwrap().is_empty() {
+                            assert!(matches!(other.run_slot(&manual).unwrap(), RunStart::Busy(_)));
+                        }
+                    }
+                });
+                db.faults.order("COMMIT", Fault::LostAfter, 0, 1);
+                let begun = db.engine.run_slot(&manual).unwrap();
+                is_over.store(true, SeqCst);
+                let RunStart::Run(run) = begun else { panic!("not ours") };
+                // The other one is in its last look, perhaps.
+                std::thread::sleep(Duration::from_millis(100));
+                run.succeed().unwrap();
+            });
+        }
+        let rows = db.engine.runs(&RunFilter { limit: 10_000, ..RunFilter::default() }).unwrap();
+        let states: Vec<_> = rows.iter().filter(|run| run.state != RunState::Skipped).map(|run| run.state).collect();
+        assert_eq!(states, [RunState::Succeeded; 5]);
+        assert!(rows.len() > 5, "nobody found it busy");
     }
 
     fn a_fault_at_any_statement_leaves_one_run("heartbeat=0", db) {

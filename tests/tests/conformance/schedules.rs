@@ -2,6 +2,7 @@
 
 use conformance::every_database;
 use rowclaim::blocking::{Engine, Tick};
+use rowclaim::faults::Fault;
 use rowclaim::{ErrorKind, Missed, RunFilter, RunState, ScheduleRequest, SkipReason};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
@@ -163,6 +164,23 @@ every_database! {
         assert!(pass.next_run().unwrap().is_none(), "once");
         let rows = db.engine.runs(&RunFilter::default()).unwrap();
         assert!(rows.len() == 1 && rows[0].is_manual);
+    }
+
+    // Two passes see the same wish; the second comes to its turn when the run is over already.
+    fn a_run_that_was_asked_for_is_made_once("heartbeat=0", db) {
+        db.engine.schedule(&minutely(Missed::Skip)).unwrap();
+        db.engine.pause_schedule("t").unwrap();
+        assert_eq!(run_all(&db.engine), 0);
+        db.engine.ask_run("t").unwrap();
+        db.faults.order("runs", Fault::Pause, 0, 1);
+        let other = db.another("heartbeat=0");
+        std::thread::scope(|scope| {
+            let late = scope.spawn(|| run_all(&db.engine));
+            conformance::wait_until("the other pass has seen the wish", || db.faults.left() == 0);
+            assert_eq!(run_all(&other), 1);
+            assert_eq!(late.join().unwrap(), 0);
+        });
+        assert_eq!(db.engine.runs(&RunFilter::default()).unwrap().len(), 1);
     }
 
     fn a_schedule_is_recorded_once_and_a_changed_one_counts_from_now("heartbeat=0", db) {
