@@ -97,6 +97,7 @@ struct View<'a> {
     claimed_at: String,
     lease_until: String,
     closed_at: Option<String>,
+    on_lost: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     ends: Option<Vec<EndView<'a>>>,
 }
@@ -128,6 +129,7 @@ fn view<'a>(claim: &'a ClaimRecord, ends: Option<&'a [ClaimEnd]>) -> View<'a> {
         claimed_at: span::instant(claim.claimed_at),
         lease_until: span::instant(claim.lease_until),
         closed_at: claim.closed_at.map(span::instant),
+        on_lost: claim.on_lost.name(),
         ends: ends.map(|ends| ends.iter().map(end).collect()),
     }
 }

@@ -1,4 +1,4 @@
-//! `rowclaim jobs`: look at jobs, put dead ones back, take waiting ones out.
+//! `rowclaim jobs`: look at jobs, put dead ones back, take waiting ones out, say what became of held ones.
 
 use crate::fault::{FAILED, Fault, OK, Outcome, exit_code};
 use crate::json::{self, JobView};
@@ -7,19 +7,20 @@ use crate::{connect, screen, span};
 use clap::{Args, Subcommand};
 use comfy_table::Cell;
 use rowclaim::blocking::Engine;
-use rowclaim::{Error, ErrorKind, JobFilter, JobRow, JobState};
+use rowclaim::{Error, ErrorKind, JobFilter, JobRow, JobState, Resolution};
 use std::io;
 
 /// Jobs looked at in one step of `retry --dead`.
 const PAGE: usize = 1_000;
 
-/// List, show, retry and cancel jobs
+/// List, show, retry, cancel and resolve jobs
 #[derive(Subcommand)]
 pub enum Jobs {
     List(List),
     Show(Show),
     Retry(Retry),
     Cancel(Cancel),
+    Resolve(Resolve),
 }
 
 /// List jobs, newest first
@@ -34,7 +35,7 @@ pub struct List {
     /// Only of this queue
     #[arg(long)]
     queue: Option<String>,
-    /// Only in this state: ready, claimed, done, dead or cancelled
+    /// Only in this state: ready, claimed, done, dead, cancelled or held
     #[arg(long, value_parser = state)]
     state: Option<JobState>,
     /// Only ids below this one
@@ -78,7 +79,7 @@ pub struct Retry {
     queue: Option<String>,
 }
 
-/// Take waiting or dead jobs out
+/// Take waiting, dead or held jobs out
 #[derive(Args)]
 pub struct Cancel {
     #[arg(required = true)]
@@ -86,6 +87,41 @@ pub struct Cancel {
     /// Also a claimed job; its owner's late answer will be refused
     #[arg(long)]
     force: bool,
+}
+
+/// Say of held jobs whether they were sent
+///
+/// A job is held when it was claimed to be done at most once, and its worker's lease ran out after it was begun. Sent: it is
+/// done. Not sent: it is handed out again, and the attempt is not counted.
+#[derive(Args)]
+#[command(after_long_help = "\
+Examples:
+  rowclaim jobs list --state held
+  rowclaim jobs resolve 4711 4712 --sent
+  rowclaim jobs resolve 4713 --not-sent")]
+pub struct Resolve {
+    #[arg(required = true)]
+    id: Vec<i64>,
+    #[command(flatten)]
+    what: What,
+}
+
+/// What became of a row that was begun.
+#[derive(Args, Clone, Copy)]
+#[group(required = true, multiple = false)]
+pub struct What {
+    /// It was sent: done
+    #[arg(long)]
+    sent: bool,
+    /// It was not sent: it is handed out again
+    #[arg(long)]
+    not_sent: bool,
+}
+
+impl What {
+    pub fn resolution(self) -> Resolution {
+        if self.sent { Resolution::Sent } else { Resolution::NotSent }
+    }
 }
 
 fn state(name: &str) -> Result<JobState, String> {
@@ -102,6 +138,7 @@ impl Jobs {
             Jobs::Cancel(command) => {
                 change(&connect::engine(dsn)?, &command.id, "cancelled", |e, id| e.cancel(id, command.force))
             }
+            Jobs::Resolve(command) => resolve(&connect::engine(dsn)?, &command.id, command.what.resolution()),
         }
     }
 }
@@ -201,13 +238,37 @@ fn change(engine: &Engine, ids: &[i64], done: &str, verb: impl Fn(&Engine, i64) 
             }
             Ok(false) => {
                 let state = engine.job(*id)?.map_or("gone", |job| job.state.name());
-                let hint = if state == JobState::Claimed.name() { "; --force takes it from its worker" } else { "" };
+                let hint = match state {
+                    "claimed" => "; --force takes it from its worker",
+                    "held" => "; rowclaim jobs resolve says whether it was sent",
+                    _ => "",
+                };
                 Fault::Other { kind: ErrorKind::Lost, message: format!("job {id} was not {done}: it is {state}{hint}") }
             }
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Duplicate) => error.into(),
             Err(error) => return Err(error.into()),
         };
         let found = answer.report();
+        code = if code == OK { found } else { code };
+    }
+    Ok(code)
+}
+
+/// Resolves jobs in one step, and says what became of each.
+fn resolve(engine: &Engine, ids: &[i64], resolution: Resolution) -> Outcome {
+    let mut code = OK;
+    for (id, resolved) in ids.iter().zip(engine.resolve(ids, resolution)?) {
+        if resolved {
+            screen::line(format!("resolved {id}"))?;
+            continue;
+        }
+        let fault = match engine.job(*id)? {
+            Some(job) => {
+                Fault::Other { kind: ErrorKind::Lost, message: format!("job {id} was not resolved: it is {}", job.state.name()) }
+            }
+            None => Error::new(ErrorKind::NotFound, format!("there is no job {id}")).into(),
+        };
+        let found = fault.report();
         code = if code == OK { found } else { code };
     }
     Ok(code)

@@ -128,6 +128,7 @@ struct QueueView<'a> {
     delayed: CountView,
     claimed: u64,
     dead: CountView,
+    held: CountView,
     oldest_due_seconds: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     exact: Option<&'a BTreeMap<String, u64>>,
@@ -141,6 +142,7 @@ impl<'a> StatsView<'a> {
             delayed: queue.delayed.into(),
             claimed: queue.claimed,
             dead: queue.dead.into(),
+            held: queue.held.into(),
             oldest_due_seconds: queue.oldest_due.map(|span| span.as_secs_f64()),
             exact: queue.exact.as_ref(),
         };
@@ -198,10 +200,12 @@ pub struct RecoveredView {
     claims: u64,
     returned: u64,
     dead: u64,
+    held: u64,
 }
 
 impl From<Recovered> for RecoveredView {
     fn from(recovered: Recovered) -> Self {
-        RecoveredView { claims: recovered.claims, returned: recovered.returned, dead: recovered.dead }
+        let Recovered { claims, returned, dead, held } = recovered;
+        RecoveredView { claims, returned, dead, held }
     }
 }

@@ -56,6 +56,7 @@ Examples:
   rowclaim jobs list --state dead --queue mail       who waits for a person
   rowclaim jobs show 4711                            one job with its failed attempts
   rowclaim jobs retry --dead --queue mail            put them all back
+  rowclaim jobs resolve 4711 --sent                  what became of a job that was begun, and is held
   rowclaim tables                                    which of your own tables are mapped, and how
   rowclaim rows list xxx_task_target --status 1      rows of a mapped table
   rowclaim claims show 4711                          which rows a claim took, and how each ended

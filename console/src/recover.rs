@@ -38,8 +38,9 @@ impl Recover {
         if self.json {
             json::line(&RecoveredView::from(recovered))?;
         } else {
-            let (claims, returned, dead) = (recovered.claims, recovered.returned, recovered.dead);
-            screen::line(format!("recovered {claims} claims: {returned} jobs or rows are ready again, {dead} are dead"))?;
+            let rowclaim::Recovered { claims, returned, dead, held } = recovered;
+            let held = if held > 0 { format!(", {held} wait for a person") } else { String::new() };
+            screen::line(format!("recovered {claims} claims: {returned} jobs or rows are ready again, {dead} are dead{held}"))?;
         }
         Ok(OK)
     }

@@ -1,7 +1,8 @@
-//! `rowclaim rows`: look at rows of mapped tables, and put failed ones back.
+//! `rowclaim rows`: look at rows of mapped tables, put failed ones back, say what became of held ones.
 
 use crate::config::Config;
-use crate::fault::{OK, Outcome};
+use crate::fault::{Fault, OK, Outcome};
+use crate::jobs::What;
 use crate::{connect, json, mapped, screen};
 use clap::{Args, Subcommand};
 use comfy_table::Cell;
@@ -9,12 +10,13 @@ use rowclaim::blocking::Table;
 use rowclaim::{ClaimedRow, Error, ErrorKind, RowFilter, Value};
 use serde_json::{Map, Value as Json};
 
-/// List, show and retry rows of mapped tables
+/// List, show, retry and resolve rows of mapped tables
 #[derive(Subcommand)]
 pub enum Rows {
     List(List),
     Show(Show),
     Retry(Retry),
+    Resolve(Resolve),
 }
 
 /// List rows in the order of their keys
@@ -77,6 +79,26 @@ pub struct Retry {
     conditions: Vec<String>,
 }
 
+/// Say of rows that wait for a person whether they were sent
+///
+/// These are the rows in the mapping's held status: they were begun, and their worker's lease ran out. Sent: they are done. Not
+/// sent: they are handed out again, and the attempt is not counted.
+#[derive(Args)]
+#[command(after_long_help = "\
+Examples:
+  rowclaim rows list xxx_task_target --status 4
+  rowclaim rows resolve xxx_task_target 17 18 --sent
+  rowclaim rows resolve xxx_task_target 19 --not-sent")]
+pub struct Resolve {
+    /// The mapped table
+    table: String,
+    /// The keys of held rows
+    #[arg(required = true)]
+    key: Vec<String>,
+    #[command(flatten)]
+    what: What,
+}
+
 impl Rows {
     pub fn run(&self, dsn: Option<&str>, config: Config) -> Outcome {
         let engine = connect::engine(dsn)?;
@@ -84,12 +106,14 @@ impl Rows {
             Rows::List(command) => &command.table,
             Rows::Show(command) => &command.table,
             Rows::Retry(command) => &command.table,
+            Rows::Resolve(command) => &command.table,
         };
         let table = mapped::one(&engine, config, name)?;
         match self {
             Rows::List(command) => command.run(&table),
             Rows::Show(command) => command.run(&table),
             Rows::Retry(command) => command.run(&table),
+            Rows::Resolve(command) => command.run(&table),
         }
     }
 }
@@ -156,6 +180,23 @@ impl Retry {
         }
         screen::line(format!("retried {retried} rows"))?;
         Ok(if retried < self.key.len() as u64 { crate::fault::FAILED } else { OK })
+    }
+}
+
+impl Resolve {
+    fn run(&self, table: &Table) -> Outcome {
+        let keys: Vec<Value> = self.key.iter().cloned().map(Value::Text).collect();
+        let mut code = OK;
+        for (key, resolved) in self.key.iter().zip(table.resolve(&keys, self.what.resolution())?) {
+            if resolved {
+                screen::line(format!("resolved {}", screen::printable(key)))?;
+                continue;
+            }
+            let message = format!("row {key} was not resolved: it is not held, or not any more");
+            let found = Fault::Other { kind: ErrorKind::Lost, message }.report();
+            code = if code == OK { found } else { code };
+        }
+        Ok(code)
     }
 }
 

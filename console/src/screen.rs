@@ -107,6 +107,7 @@ pub fn state(state: JobState) -> Cell {
         JobState::Claimed => cell.fg(Color::Yellow),
         JobState::Done => cell.fg(Color::Green),
         JobState::Dead => cell.fg(Color::Red),
+        JobState::Held => cell.fg(Color::Magenta),
         JobState::Cancelled => cell.add_attribute(Attribute::Dim),
     }
 }

@@ -55,17 +55,18 @@ impl Stats {
 
     fn show(&self, server: &str, stats: &rowclaim::Stats) -> io::Result<()> {
         let exact = self.exact.then_some(JobState::ALL).into_iter().flatten();
-        let titles = ["queue", "due", "delayed", "claimed", "dead", "oldest due"].map(str::to_owned);
+        let titles = ["queue", "due", "delayed", "claimed", "dead", "held", "oldest due"].map(str::to_owned);
         let titles: Vec<String> = titles.into_iter().chain(exact.clone().map(|state| format!("={}", state.name()))).collect();
         let mut table = screen::table(titles.iter().map(String::as_str));
         for queue in &stats.queues {
-            let dead = count(queue.dead);
+            let (dead, held) = (count(queue.dead), count(queue.held));
             let mut cells = vec![
                 screen::text(&queue.queue),
                 count(queue.due),
                 count(queue.delayed),
                 screen::number(queue.claimed),
                 if queue.dead.rows > 0 { dead.fg(Color::Red) } else { dead },
+                if queue.held.rows > 0 { held.fg(Color::Magenta) } else { held },
                 Cell::new(queue.oldest_due.map(span::human).unwrap_or_default()),
             ];
             let all = queue.exact.clone().unwrap_or_default();

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests, outside of #[test]")]
 
 use rowclaim::blocking::{Engine, Leased};
-use rowclaim::{ClaimRequest, LeaseRequest, NewJob};
+use rowclaim::{ClaimRequest, LeaseRequest, NewJob, OnLost};
 use serde_json::Value;
 use std::io::Read;
 use std::process::{Command, Output, Stdio};
@@ -245,6 +245,41 @@ fn a_claimed_job_is_cancelled_only_by_force_and_its_owner_is_refused() {
 }
 
 #[test]
+fn held_jobs_are_listed_and_resolved() {
+    let stage = Stage::new();
+    let engine = Engine::connect(&(stage.dsn() + "?heartbeat=0")).unwrap();
+    for _ in 0..3 {
+        engine.create(&NewJob::new("mail", "{}")).unwrap();
+    }
+    let claim = engine.claim(&ClaimRequest::new("mail").on_lost(OnLost::Hold)).unwrap();
+    for _ in 0..2 {
+        claim.next_job().unwrap().unwrap();
+    }
+    engine.end_claim(rowclaim::ClaimName::Id(claim.id().unwrap())).unwrap();
+    let held = stage.run(&["jobs", "list", "--state", "held", "--json"]).ok();
+    let ids: Vec<_> = held.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["id"].clone()).collect();
+    assert_eq!(ids, [2, 1]);
+    assert!(stage.run(&["jobs", "list", "--state", "held"]).ok().contains("lease expired after it was started"));
+    assert_eq!(stage.run(&["stats", "--json"]).json()["queues"][0]["held"]["rows"], 2);
+    assert_eq!(stage.run(&["claims", "show", "1", "--json"]).json()["on_lost"], "hold");
+    let refused = stage.run(&["jobs", "retry", "1"]);
+    refused.fails(1, "lost");
+    assert!(refused.err.contains("it is held; rowclaim jobs resolve"), "{}", refused.err);
+    for wrong in
+        [&["jobs", "resolve", "1"][..], &["jobs", "resolve", "1", "--sent", "--not-sent"], &["jobs", "resolve", "--sent"]]
+    {
+        assert_eq!(stage.run(wrong).code, 2, "{wrong:?}");
+    }
+    assert_eq!(stage.run(&["jobs", "resolve", "1", "--sent"]).ok(), "resolved 1\n");
+    let answer = stage.run(&["jobs", "resolve", "2", "1", "--not-sent"]);
+    answer.fails(1, "lost");
+    assert!(answer.out == "resolved 2\n" && answer.err.contains("job 1 was not resolved: it is done"), "{}", answer.err);
+    stage.run(&["jobs", "resolve", "99", "--sent"]).fails(3, "not_found");
+    let states = ["1", "2", "3"].map(|id| stage.run(&["jobs", "show", id, "--json"]).json()["state"].clone());
+    assert_eq!(states, ["done", "ready", "ready"]);
+}
+
+#[test]
 fn recover_takes_back_what_a_dead_worker_held() {
     let stage = Stage::new();
     let engine = Engine::connect(&(stage.dsn() + "?heartbeat=0")).unwrap();
@@ -258,7 +293,7 @@ fn recover_takes_back_what_a_dead_worker_held() {
             break answer;
         }
     };
-    assert_eq!(recovered, serde_json::json!({ "claims": 1, "returned": 1, "dead": 0 }));
+    assert_eq!(recovered, serde_json::json!({ "claims": 1, "returned": 1, "dead": 0, "held": 0 }));
     assert_eq!(stage.run(&["jobs", "show", "1", "--json"]).json()["state"], "ready");
 }
 

@@ -115,6 +115,28 @@ fn rows_are_listed_shown_and_retried() {
 }
 
 #[test]
+fn rows_that_wait_for_a_person_are_resolved() {
+    let mut stage = Stage::new();
+    stage.mapping["held"] = json!(4);
+    stage.mapping["on_lost"] = json!("hold");
+    stage.write_file();
+    let engine = Engine::connect(&(stage.dsn() + "?heartbeat=0")).unwrap();
+    let table = engine.table("targets", &Mapping::from_json(&stage.mapping.to_string()).unwrap()).unwrap();
+    let claim = table.claim(&RowClaimRequest::new(2)).unwrap();
+    while claim.next_job().unwrap().is_some() {}
+    assert_eq!(stage.run(&["release", "--claim", &claim.id().unwrap().to_string()]).code, 0);
+    let held = stage.json(&["rows", "list", "targets", "--status", "4", "--json"]);
+    assert_eq!(held.iter().map(|row| row["id"].clone()).collect::<Vec<_>>(), [5, 6]);
+    assert_eq!(stage.run(&["rows", "resolve", "targets", "5", "--sent"]).out, "resolved 5\n");
+    let answer = stage.run(&["rows", "resolve", "targets", "5", "6", "--not-sent"]);
+    assert_eq!((answer.code, answer.out.as_str()), (1, "resolved 6\n"));
+    assert!(answer.err.starts_with("error: lost: row 5 was not resolved"), "{}", answer.err);
+    assert_eq!(stage.run(&["rows", "resolve", "targets", "6"]).code, 2);
+    assert_eq!(stage.json(&["rows", "show", "targets", "5", "--json"])[0]["status"], 2);
+    assert_eq!(stage.json(&["rows", "show", "targets", "6", "--json"])[0]["status"], 0);
+}
+
+#[test]
 fn claims_tell_how_their_rows_ended_and_can_be_released() {
     let stage = Stage::new();
     stage.write_file();

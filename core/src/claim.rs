@@ -18,6 +18,50 @@ use uuid::Uuid;
 /// Rows at most in one claim.
 pub const MAX_LIMIT: usize = 10_000;
 
+/// What becomes of rows that were begun when their claim's lease runs out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum OnLost {
+    /// At least once: they come back and are done again by another worker.
+    #[default]
+    Retry,
+    /// At most once: they wait in state `held` for a person, or code that asks the receiver, to [`resolve`] them. Handing a
+    /// row out costs one write more, by which it is known that it was begun; rows that were not come back at once.
+    ///
+    /// [`resolve`]: crate::Engine::resolve
+    Hold,
+}
+
+impl OnLost {
+    /// Its name, the same in SQL and in every language.
+    pub fn name(self) -> &'static str {
+        match self {
+            OnLost::Retry => "retry",
+            OnLost::Hold => "hold",
+        }
+    }
+
+    /// The policy of a name: `retry` or `hold`.
+    ///
+    /// # Errors
+    /// `Invalid` for any other word.
+    pub fn parse(name: &str) -> Result<Self> {
+        match name {
+            "retry" => Ok(OnLost::Retry),
+            "hold" => Ok(OnLost::Hold),
+            _ => Err(Error::invalid(format!("on_lost must be retry or hold, not {name}"))),
+        }
+    }
+}
+
+/// What has turned out about a row that was begun when its lease ran out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resolution {
+    /// It was sent: done.
+    Sent,
+    /// It was not sent: it is handed out again, and the attempt is not counted.
+    NotSent,
+}
+
 /// What a claim asks for.
 #[derive(Clone, Debug)]
 pub struct ClaimRequest {
@@ -33,12 +77,22 @@ pub struct ClaimRequest {
     pub max_run: Option<Duration>,
     /// Only jobs whose id leaves the remainder `.0` when divided by `.1`.
     pub partition: Option<(i64, i64)>,
+    /// What becomes of jobs that were begun when the lease runs out.
+    pub on_lost: OnLost,
 }
 
 impl ClaimRequest {
     /// A claim of up to 100 jobs of one queue.
     pub fn new(queue: impl Into<String>) -> Self {
-        ClaimRequest { queues: vec![queue.into()], priority: None, limit: 100, lease: None, max_run: None, partition: None }
+        ClaimRequest {
+            queues: vec![queue.into()],
+            priority: None,
+            limit: 100,
+            lease: None,
+            max_run: None,
+            partition: None,
+            on_lost: OnLost::Retry,
+        }
     }
 
     /// The same with another limit.
@@ -52,6 +106,13 @@ impl ClaimRequest {
     #[must_use]
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = Some(lease);
+        self
+    }
+
+    /// The same with another answer to a lost lease.
+    #[must_use]
+    pub fn on_lost(mut self, on_lost: OnLost) -> Self {
+        self.on_lost = on_lost;
         self
     }
 
@@ -148,6 +209,7 @@ pub(crate) struct ClaimState {
     pub held: HeldRows,
     pub token: Uuid,
     pub worker: String,
+    pub on_lost: OnLost,
     validity: Validity,
     /// Rows without an accepted or lost outcome.
     unfinished: AtomicUsize,
@@ -191,6 +253,7 @@ impl ClaimState {
             held,
             token: made.token,
             worker: made.worker.clone(),
+            on_lost: made.on_lost,
             validity: Validity::new(made.lease, made.max_run, started),
             unfinished: AtomicUsize::new(rows),
             writing: AtomicUsize::new(0),

@@ -24,11 +24,14 @@ pub enum JobState {
     Dead,
     /// Taken out by a person.
     Cancelled,
+    /// Begun in a claim whose lease ran out, at most once: waits for a person to say whether it was sent.
+    Held,
 }
 
 impl JobState {
     /// Every state.
-    pub const ALL: [JobState; 5] = [JobState::Ready, JobState::Claimed, JobState::Done, JobState::Dead, JobState::Cancelled];
+    pub const ALL: [JobState; 6] =
+        [JobState::Ready, JobState::Claimed, JobState::Done, JobState::Dead, JobState::Cancelled, JobState::Held];
 
     /// Its name, the same in SQL and in every language.
     pub fn name(self) -> &'static str {
@@ -38,6 +41,7 @@ impl JobState {
             JobState::Done => "done",
             JobState::Dead => "dead",
             JobState::Cancelled => "cancelled",
+            JobState::Held => "held",
         }
     }
 
@@ -49,7 +53,7 @@ impl JobState {
         JobState::ALL
             .into_iter()
             .find(|state| state.name() == name)
-            .ok_or_else(|| Error::invalid(format!("state {name} is none of ready, claimed, done, dead, cancelled")))
+            .ok_or_else(|| Error::invalid(format!("state {name} is none of ready, claimed, done, dead, cancelled, held")))
     }
 }
 

@@ -31,7 +31,7 @@ mod time;
 mod validity;
 mod value;
 
-pub use claim::{ClaimRequest, Finish, MAX_LIMIT, Outcome};
+pub use claim::{ClaimRequest, Finish, MAX_LIMIT, OnLost, Outcome, Resolution};
 pub use config::{ClaimShape, Config};
 pub use effect::{EffectRecord, EffectState, MAX_RESPONSE, OnUnknown, Once, OnceRequest, Receipt, Sent};
 pub use engine::guard::GuardedWrite;

@@ -3,6 +3,7 @@
 //! A [`Mapping`] is words only; whether they fit the table is found out by `plan/table.rs` against the table itself.
 //! Its JSON form is the same in every language, in the console's configuration file and in the registry of mapped tables.
 
+use crate::claim::OnLost;
 use crate::error::{Error, Result};
 use crate::time::span_from_seconds;
 use crate::value::Value;
@@ -43,6 +44,10 @@ pub struct Mapping {
     pub done: Value,
     /// The status of a row that is out of attempts. Without it a failed row goes back to `pending`. `failed`.
     pub failed: Option<Value>,
+    /// The status of a row that was begun and waits for a person; `on_lost` hold needs it. `held`.
+    pub held: Option<Value>,
+    /// What becomes of rows that were begun when their claim's lease runs out. `on_lost`: retry or hold.
+    pub on_lost: OnLost,
     /// Names the claim that holds the row: at least 32 characters, or 16 bytes. `token`.
     pub token: String,
     /// When the row was claimed. `claimed_at`.
@@ -95,6 +100,8 @@ impl Mapping {
             processing,
             done,
             failed: None,
+            held: None,
+            on_lost: OnLost::Retry,
             token: token.into(),
             claimed_at: None,
             lease_until: None,
@@ -135,6 +142,8 @@ impl Mapping {
             token: entries.required("token", text_of)?,
             key: entries.optional("key", text_of)?,
             failed: entries.optional("failed", value_of)?,
+            held: entries.optional("held", value_of)?,
+            on_lost: entries.optional("on_lost", |json| OnLost::parse(json.as_str()?).ok())?.unwrap_or_default(),
             claimed_at: entries.optional("claimed_at", text_of)?,
             lease_until: entries.optional("lease_until", text_of)?,
             locked_by: entries.optional("locked_by", text_of)?,
@@ -176,6 +185,8 @@ impl Mapping {
         put("processing", Some(json_of(&self.processing)));
         put("done", Some(json_of(&self.done)));
         put("failed", self.failed.as_ref().map(json_of));
+        put("held", self.held.as_ref().map(json_of));
+        put("on_lost", (self.on_lost == OnLost::Hold).then(|| json!("hold")));
         put("token", Some(json!(self.token)));
         for (name, column) in self.optional_columns() {
             put(name, column.map(Json::from));
@@ -316,6 +327,8 @@ mod tests {
         assert_eq!(mapping.scope, [("task_id".to_owned(), Value::Int(42))]);
         assert!(!mapping.registry);
         assert_eq!(Mapping::from_json(&mapping.to_json()).unwrap(), mapping);
+        let holding = Mapping { on_lost: OnLost::Hold, held: Some(Value::Int(4)), ..mapping };
+        assert_eq!(Mapping::from_json(&holding.to_json()).unwrap(), holding);
     }
 
     #[test]
@@ -325,6 +338,7 @@ mod tests {
             ("\"pending\":0", "\"pending\":[0]", "pending cannot be [0]"),
             ("\"recover_after\":600", "\"recover_after\":-1", "recover_after cannot be -1"),
             ("\"registry\":\"off\"", "\"registry\":\"maybe\"", "registry cannot be \"maybe\""),
+            ("\"registry\":\"off\"", "\"on_lost\":\"keep\"", "on_lost cannot be \"keep\""),
             ("\"zone\"", "\"tz\"", "tz is unknown"),
             ("\"max_attempts\":3", "\"max_attempts\":0", "max_attempts cannot be 0"),
         ] {

@@ -8,7 +8,7 @@ CREATE TABLE IF NOT EXISTS {jobs} (
   unique_until INTEGER,
   priority     INTEGER NOT NULL DEFAULT 0,
   payload      TEXT    NOT NULL,
-  state        TEXT    NOT NULL DEFAULT 'ready' CHECK (state IN ('ready','claimed','done','dead','cancelled')),
+  state        TEXT    NOT NULL DEFAULT 'ready' CHECK (state IN ('ready','claimed','done','dead','cancelled','held')),
   ready_at     INTEGER,
   attempts     INTEGER NOT NULL DEFAULT 0,
   max_attempts INTEGER NOT NULL,
@@ -36,7 +36,8 @@ CREATE TABLE IF NOT EXISTS {claims} (
   closed_at   INTEGER,
   job_count   INTEGER NOT NULL,
   job_ids     TEXT    NOT NULL,
-  table_id    INTEGER
+  table_id    INTEGER,
+  on_lost     TEXT    NOT NULL DEFAULT 'retry' CHECK (on_lost IN ('retry','hold'))
 );
 CREATE INDEX IF NOT EXISTS {lease} ON {claims} (state, lease_until);
 
@@ -44,7 +45,7 @@ CREATE TABLE IF NOT EXISTS {attempts} (
   id         INTEGER PRIMARY KEY AUTOINCREMENT,
   job_id     INTEGER NOT NULL,
   fence      INTEGER NOT NULL,
-  outcome    TEXT    NOT NULL CHECK (outcome IN ('failed','lost','released','completed')),
+  outcome    TEXT    NOT NULL CHECK (outcome IN ('failed','lost','released','completed','started')),
   final      INTEGER NOT NULL DEFAULT 0,
   worker     TEXT    NOT NULL,
   claimed_at INTEGER,

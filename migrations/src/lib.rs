@@ -28,12 +28,14 @@ const MYSQL: &[Migration] = &[
     Migration { version: 2, name: "tables", text: include_str!("../mysql/0002_tables.sql") },
     Migration { version: 3, name: "leases", text: include_str!("../mysql/0003_leases.sql") },
     Migration { version: 4, name: "effects", text: include_str!("../mysql/0004_effects.sql") },
+    Migration { version: 5, name: "held", text: include_str!("../mysql/0005_held.sql") },
 ];
 const SQLITE: &[Migration] = &[
     Migration { version: 1, name: "jobs", text: include_str!("../sqlite/0001_jobs.sql") },
     Migration { version: 2, name: "tables", text: include_str!("../sqlite/0002_tables.sql") },
     Migration { version: 3, name: "leases", text: include_str!("../sqlite/0003_leases.sql") },
     Migration { version: 4, name: "effects", text: include_str!("../sqlite/0004_effects.sql") },
+    Migration { version: 5, name: "held", text: include_str!("../sqlite/0005_held.sql") },
 ];
 
 impl Flavor {
@@ -93,6 +95,7 @@ impl Names {
     pub fn new(flavor: Flavor, prefix: &str) -> Self {
         let pairs = [
             ("{jobs}", "jobs"),
+            ("{jobs_new}", "jobs_new"),
             ("{claims}", "claims"),
             ("{attempts}", "attempts"),
             ("{attempts_new}", "attempts_new"),

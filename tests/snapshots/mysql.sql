@@ -17,19 +17,25 @@ SELECT id, ready_at, attempts, max_attempts FROM `rowclaim_jobs` FORCE INDEX (pi
 SELECT id, ready_at, job_key, payload, attempts, max_attempts, fence, lost, created_at FROM `rowclaim_jobs` FORCE INDEX (PRIMARY) WHERE {ids} AND state = 'ready' AND ready_at <= UTC_TIMESTAMP(6) ORDER BY id FOR UPDATE SKIP LOCKED
 
 -- insert_claim
-INSERT INTO `rowclaim_claims` (token, source, worker, claimed_at, lease_for, lease_until, max_until, job_count, job_ids, table_id) VALUES (?, ?, ?, UTC_TIMESTAMP(6), ?, UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND, UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND, ?, ?, ?)
+INSERT INTO `rowclaim_claims` (token, source, worker, claimed_at, lease_for, lease_until, max_until, job_count, job_ids, table_id, on_lost) VALUES (?, ?, ?, UTC_TIMESTAMP(6), ?, UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND, UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND, ?, ?, ?, ?)
 
 -- mark
 UPDATE `rowclaim_jobs` SET state = 'claimed', ready_at = NULL, claim_id = ?, attempts = attempts + 1, fence = fence + 1, unique_key = IF(key_life = 'until_claimed', NULL, unique_key) WHERE {ids} AND state = 'ready' AND ready_at <= UTC_TIMESTAMP(6)
 
 -- exhaust
-UPDATE `rowclaim_jobs` SET state = 'dead', ready_at = NULL, last_error = 'no attempts left', finished_at = UTC_TIMESTAMP(6), unique_key = IF(key_life = 'active', NULL, unique_key) WHERE {ids} AND state = 'ready'
+UPDATE `rowclaim_jobs` SET state = 'dead', ready_at = NULL, last_error = 'no attempts left', finished_at = UTC_TIMESTAMP(6), unique_key = IF(key_life = 'active', NULL, unique_key) WHERE {ids} AND state = 'ready' AND attempts >= max_attempts
+
+-- bury
+UPDATE `rowclaim_jobs` SET state = 'dead', ready_at = NULL, last_error = 'the payload or the key is not UTF-8', finished_at = UTC_TIMESTAMP(6), unique_key = IF(key_life = 'active', NULL, unique_key) WHERE {ids} AND state = 'ready'
 
 -- claim_by_token
 SELECT id, job_ids FROM `rowclaim_claims` WHERE token = ? AND state = 'open'
 
 -- claimed
 SELECT id, ready_at, job_key, payload, attempts, max_attempts, fence, lost, created_at, queue, priority FROM `rowclaim_jobs` WHERE {ids} AND claim_id = ? AND state = 'claimed' ORDER BY id
+
+-- start
+INSERT INTO `rowclaim_attempts` (job_id, fence, outcome, final, worker, claimed_at, ended_at, error, row_key, claim_id) SELECT ?, ?, 'started', 0, worker, claimed_at, UTC_TIMESTAMP(6), NULL, ?, id FROM `rowclaim_claims` WHERE id = ? AND state = 'open' FOR UPDATE
 
 -- complete
 UPDATE `rowclaim_jobs` SET state = 'done', finished_at = UTC_TIMESTAMP(6), unique_key = IF(key_life = 'active', NULL, unique_key) WHERE {ids} AND claim_id = ? AND state = 'claimed'
@@ -65,7 +71,7 @@ UPDATE `rowclaim_claims` SET lease_until = LEAST(UTC_TIMESTAMP(6) + INTERVAL lea
 SELECT id FROM `rowclaim_claims` WHERE {ids} AND state = 'open' AND (max_until IS NULL OR max_until > UTC_TIMESTAMP(6))
 
 -- expired
-SELECT id, job_ids, worker, table_id, token FROM `rowclaim_claims` FORCE INDEX (lease) WHERE state = 'open' AND lease_until < UTC_TIMESTAMP(6) ORDER BY lease_until LIMIT ?
+SELECT id, job_ids, worker, table_id, token, on_lost FROM `rowclaim_claims` FORCE INDEX (lease) WHERE state = 'open' AND lease_until < UTC_TIMESTAMP(6) ORDER BY lease_until LIMIT ?
 
 -- expire
 UPDATE `rowclaim_claims` SET state = 'expired', closed_at = UTC_TIMESTAMP(6) WHERE id = ? AND state = 'open' AND lease_until < UTC_TIMESTAMP(6)
@@ -78,6 +84,15 @@ UPDATE `rowclaim_jobs` SET state = 'ready', ready_at = UTC_TIMESTAMP(6) + INTERV
 
 -- lost_dead
 UPDATE `rowclaim_jobs` SET state = 'dead', finished_at = UTC_TIMESTAMP(6), claim_id = NULL, lost = lost + 1, last_error = 'lease expired', unique_key = IF(key_life = 'active', NULL, unique_key) WHERE {ids} AND claim_id = ? AND state = 'claimed'
+
+-- started
+SELECT job_id, row_key FROM `rowclaim_attempts` WHERE claim_id = ? AND outcome = 'started'
+
+-- lost_held
+UPDATE `rowclaim_jobs` SET state = 'held', claim_id = NULL, lost = lost + 1, last_error = 'lease expired after it was started' WHERE {ids} AND claim_id = ? AND state = 'claimed'
+
+-- lost_unbegun
+UPDATE `rowclaim_jobs` SET state = 'ready', ready_at = UTC_TIMESTAMP(6), claim_id = NULL, lost = lost + 1, attempts = attempts - 1, last_error = 'lease expired' WHERE {ids} AND claim_id = ? AND state = 'claimed'
 
 -- look
 SELECT unique_key, id, state, unique_until IS NOT NULL AND unique_until <= UTC_TIMESTAMP(6) FROM `rowclaim_jobs` WHERE queue = ? AND unique_key IN ({list})
@@ -112,6 +127,9 @@ SELECT id, queue, job_key, priority, state, payload, attempts, max_attempts, los
 -- list_dead
 SELECT DISTINCT j.id, j.queue, j.job_key, j.priority, j.state, j.payload, j.attempts, j.max_attempts, j.lost, j.fence, j.ready_at, j.created_at, j.finished_at, j.last_error, j.claim_id FROM `rowclaim_attempts` a JOIN `rowclaim_jobs` j ON j.id = a.job_id AND j.state = 'dead' WHERE a.final = 1 AND j.id < ? AND (? IS NULL OR j.queue = ?) ORDER BY j.id DESC LIMIT ?
 
+-- list_held
+SELECT DISTINCT j.id, j.queue, j.job_key, j.priority, j.state, j.payload, j.attempts, j.max_attempts, j.lost, j.fence, j.ready_at, j.created_at, j.finished_at, j.last_error, j.claim_id FROM `rowclaim_attempts` a JOIN `rowclaim_jobs` j ON j.id = a.job_id AND j.state = 'held' WHERE a.final = 2 AND j.id < ? AND (? IS NULL OR j.queue = ?) ORDER BY j.id DESC LIMIT ?
+
 -- retry_dead
 UPDATE `rowclaim_jobs` SET state = 'ready', ready_at = UTC_TIMESTAMP(6), attempts = 0, finished_at = NULL, claim_id = NULL, fence = fence + 1, unique_key = IF(key_life = 'active', job_key, unique_key) WHERE id = ? AND state = 'dead'
 
@@ -119,13 +137,22 @@ UPDATE `rowclaim_jobs` SET state = 'ready', ready_at = UTC_TIMESTAMP(6), attempt
 UPDATE `rowclaim_jobs` SET state = 'ready', ready_at = UTC_TIMESTAMP(6), claim_id = NULL, fence = fence + 1 WHERE id = ? AND state = 'claimed'
 
 -- cancel
-UPDATE `rowclaim_jobs` SET state = 'cancelled', ready_at = NULL, finished_at = UTC_TIMESTAMP(6), unique_key = IF(key_life = 'forever', unique_key, NULL) WHERE id = ? AND state IN ('ready', 'dead')
+UPDATE `rowclaim_jobs` SET state = 'cancelled', ready_at = NULL, finished_at = UTC_TIMESTAMP(6), unique_key = IF(key_life = 'forever', unique_key, NULL) WHERE id = ? AND state IN ('ready', 'dead', 'held')
 
 -- cancel_claimed
 UPDATE `rowclaim_jobs` SET state = 'cancelled', ready_at = NULL, finished_at = UTC_TIMESTAMP(6), claim_id = NULL, fence = fence + 1, unique_key = IF(key_life = 'forever', unique_key, NULL) WHERE id = ? AND state = 'claimed'
 
+-- held_jobs
+SELECT id FROM `rowclaim_jobs` WHERE {ids} AND state = 'held' ORDER BY id FOR UPDATE
+
+-- resolve_sent
+UPDATE `rowclaim_jobs` SET state = 'done', finished_at = UTC_TIMESTAMP(6), unique_key = IF(key_life = 'active', NULL, unique_key) WHERE {ids} AND state = 'held'
+
+-- resolve_unsent
+UPDATE `rowclaim_jobs` SET state = 'ready', ready_at = UTC_TIMESTAMP(6), attempts = LEAST(attempts, max_attempts) - 1 WHERE {ids} AND state = 'held'
+
 -- list_attempts
-SELECT fence, outcome, final, worker, claimed_at, ended_at, error FROM `rowclaim_attempts` WHERE job_id = ? ORDER BY id LIMIT ?
+SELECT fence, outcome, final, worker, claimed_at, ended_at, error FROM `rowclaim_attempts` WHERE job_id = ? AND outcome <> 'started' ORDER BY id LIMIT ?
 
 -- outcome_of_row
 SELECT outcome FROM `rowclaim_attempts` WHERE claim_id = ? AND row_key = ? ORDER BY id DESC LIMIT 1
@@ -149,16 +176,16 @@ SELECT token FROM `rowclaim_claims` WHERE token IN ({list}) AND state = 'open'
 UPDATE `rowclaim_claims` SET lease_until = UTC_TIMESTAMP(6) + INTERVAL 1 MINUTE WHERE id = ? AND state = 'open' AND lease_until < UTC_TIMESTAMP(6)
 
 -- claim
-SELECT id, token, source, worker, claimed_at, lease_until, max_until, state, closed_at, job_count, job_ids, table_id FROM `rowclaim_claims` WHERE id = ? OR token = ?
+SELECT id, token, source, worker, claimed_at, lease_until, max_until, state, closed_at, job_count, job_ids, table_id, on_lost FROM `rowclaim_claims` WHERE id = ? OR token = ?
 
 -- list_claims
-SELECT id, token, source, worker, claimed_at, lease_until, max_until, state, closed_at, job_count, job_ids, table_id FROM `rowclaim_claims` WHERE id < ? AND (? IS NULL OR state = ?) AND (? IS NULL OR source = ?) ORDER BY id DESC LIMIT ?
+SELECT id, token, source, worker, claimed_at, lease_until, max_until, state, closed_at, job_count, job_ids, table_id, on_lost FROM `rowclaim_claims` WHERE id < ? AND (? IS NULL OR state = ?) AND (? IS NULL OR source = ?) ORDER BY id DESC LIMIT ?
 
 -- end_claim
 UPDATE `rowclaim_claims` SET lease_until = UTC_TIMESTAMP(6) - INTERVAL 1 MICROSECOND WHERE id = ? AND state = 'open'
 
 -- attempts_of_claim
-SELECT job_id, row_key, fence, outcome, final, ended_at, error FROM `rowclaim_attempts` WHERE claim_id = ? ORDER BY id LIMIT ?
+SELECT job_id, row_key, fence, outcome, final, ended_at, error FROM `rowclaim_attempts` WHERE claim_id = ? AND outcome <> 'started' ORDER BY id LIMIT ?
 
 -- take_lease
 UPDATE `rowclaim_leases` SET owner = ?, holder = ?, fence = LAST_INSERT_ID(fence + 1), acquired_at = UTC_TIMESTAMP(6), lease_for = ?, lease_until = UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND WHERE name = ? AND lease_until <= UTC_TIMESTAMP(6)
@@ -199,6 +226,9 @@ SELECT COUNT(*) FROM `rowclaim_jobs` WHERE {ids} AND claim_id = ? AND state = 'c
 -- count_dead
 SELECT COUNT(*) FROM (SELECT DISTINCT j.id FROM `rowclaim_attempts` a JOIN `rowclaim_jobs` j ON j.id = a.job_id AND j.state = 'dead' WHERE a.final = 1 AND j.queue = ? LIMIT ?) c
 
+-- count_held
+SELECT COUNT(*) FROM (SELECT DISTINCT j.id FROM `rowclaim_attempts` a JOIN `rowclaim_jobs` j ON j.id = a.job_id AND j.state = 'held' WHERE a.final = 2 AND j.queue = ? LIMIT ?) c
+
 -- count_exact
 SELECT queue, state, COUNT(*) FROM `rowclaim_jobs` GROUP BY queue, state ORDER BY queue, state
 
@@ -215,7 +245,7 @@ SELECT id FROM `rowclaim_claims` WHERE id > ? AND state <> 'open' AND closed_at 
 DELETE FROM `rowclaim_claims` WHERE {ids} AND state <> 'open'
 
 -- prunable_attempts
-SELECT a.id FROM `rowclaim_attempts` a LEFT JOIN `rowclaim_jobs` j ON j.id = a.job_id WHERE a.id > ? AND a.ended_at < UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND AND j.id IS NULL ORDER BY a.id LIMIT ?
+SELECT a.id FROM `rowclaim_attempts` a LEFT JOIN `rowclaim_jobs` j ON j.id = a.job_id LEFT JOIN `rowclaim_claims` c ON c.id = a.claim_id AND c.state = 'open' AND a.outcome = 'started' WHERE a.id > ? AND a.ended_at < UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND AND j.id IS NULL AND c.id IS NULL ORDER BY a.id LIMIT ?
 
 -- prune_attempts
 DELETE FROM `rowclaim_attempts` WHERE {ids}

@@ -7,6 +7,10 @@ use tokio::runtime::Runtime;
 /// Rows as text, NULL as `None`.
 pub type Rows = Vec<Vec<Option<String>>>;
 
+/// The engine's own tables, without the prefix.
+pub const OWN_TABLES: [&str; 10] =
+    ["jobs", "claims", "attempts", "tables", "leases", "effects", "runs", "schedules", "limits", "schema"];
+
 pub struct Raw {
     names: Names,
     connection: Connection,
@@ -87,7 +91,7 @@ impl Raw {
 
     /// All own tables, on any database.
     pub fn drop_own_tables(&mut self) {
-        for table in ["jobs", "claims", "attempts", "tables", "leases", "effects", "runs", "schedules", "limits", "schema"] {
+        for table in OWN_TABLES {
             self.run(&format!("DROP TABLE IF EXISTS {{{table}}}"));
         }
     }

@@ -5,7 +5,7 @@
 
 use super::registry::Local;
 use super::steps::{Step, Steps};
-use crate::claim::{ClaimState, Claimable, Finish, HeldRows, Outcome};
+use crate::claim::{ClaimState, Claimable, Finish, HeldRows, OnLost, Outcome};
 use crate::engine::Claimed;
 use crate::engine::effect::Completes;
 use crate::engine::guard::GuardedWrite;
@@ -228,13 +228,19 @@ impl<R: Claimable> Claim<R> {
         self.core.owned.as_ref().map_or(Duration::ZERO, |owned| owned.state.valid_for())
     }
 
+    /// What becomes of its rows that were begun when the lease runs out.
+    pub fn on_lost(&self) -> OnLost {
+        self.core.owned.as_ref().map_or(OnLost::Retry, |owned| owned.state.on_lost)
+    }
+
     /// The next row that was not handed out yet, or `None`.
     ///
     /// Past the time until which the claim is surely valid, it is renewed first; when that is refused no
-    /// further row is started.
+    /// further row is started. With [`OnLost::Hold`] it is written first that the row is begun.
     ///
     /// # Errors
-    /// `Invalid` after a fork or close; `Unavailable` when the renewal that is needed cannot be asked for.
+    /// `Invalid` after a fork or close; `Unavailable` when the renewal or the write that is needed cannot be asked for: no row
+    /// is handed out then.
     pub fn next_job(&self) -> Result<Option<Job<R>>> {
         if !self.core.steps().is_waiting() {
             return Ok(None);
@@ -244,8 +250,26 @@ impl<R: Claimable> Claim<R> {
             return Ok(None);
         }
         // Chosen and marked under one lock: threads that share the claim get different rows.
-        let index = self.core.steps().start_next();
-        Ok(index.and_then(|index| self.job(index)))
+        let Some(index) = self.core.steps().start_next() else { return Ok(None) };
+        if owned.state.on_lost == OnLost::Hold {
+            let begun = self.begin(owned, index);
+            if !matches!(begun, Ok(true)) {
+                self.core.steps().set(&[index], Step::Waiting);
+                return begun.map(|_| None);
+            }
+        }
+        Ok(self.job(index))
+    }
+
+    /// Writes that a row is begun. `false` when the claim was lost meanwhile.
+    fn begin(&self, owned: &Owned, index: usize) -> Result<bool> {
+        for row in self.core.held(&[index]) {
+            if !owned.local.wait(owned.local.engine.start(&owned.state, &row))? {
+                return Ok(false);
+            }
+        }
+        // The write may have taken until after the end of the lease.
+        Ok(!owned.state.valid_for().is_zero() || self.renew()?)
     }
 
     /// The row at a position, handed out or not.

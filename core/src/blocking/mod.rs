@@ -26,7 +26,7 @@ pub use table::Table;
 pub use wait::set_wait_hook;
 pub use work::{Handled, Summary, WorkRequest};
 
-use crate::claim::ClaimRequest;
+use crate::claim::{ClaimRequest, Resolution};
 use crate::config::Config;
 use crate::engine::guard::GuardedWrite;
 use crate::engine::lease::{LeaseRecord, LeaseRequest};
@@ -271,6 +271,15 @@ impl Engine {
     pub fn cancel(&self, id: i64, force: bool) -> Result<bool> {
         let local = self.local()?;
         local.wait(local.engine.cancel(id, force))
+    }
+
+    /// See [`crate::Engine::resolve`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn resolve(&self, ids: &[i64], resolution: Resolution) -> Result<Vec<bool>> {
+        let local = self.local()?;
+        local.wait(local.engine.resolve(ids, resolution))
     }
 
     /// See [`crate::Engine::prune`].

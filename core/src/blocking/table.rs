@@ -3,6 +3,7 @@
 use super::Engine;
 use super::claim::Claim;
 use super::registry::Local;
+use crate::claim::Resolution;
 use crate::engine::Recovered;
 use crate::engine::table::MappedTable;
 use crate::error::Result;
@@ -23,12 +24,12 @@ pub struct Table {
 impl Table {
     pub(super) fn new(engine: Engine, name: &str, mapping: &Mapping) -> Result<Self> {
         let table = Table { engine, name: name.into(), mapping: Arc::new(mapping.clone()) };
-        table.resolve()?;
+        table.find()?;
         Ok(table)
     }
 
     /// This process's engine and its view of the table; checked against the table on first use.
-    fn resolve(&self) -> Result<(Arc<Local>, MappedTable)> {
+    fn find(&self) -> Result<(Arc<Local>, MappedTable)> {
         let local = self.engine.local()?;
         let table = local.wait(local.engine.table(&self.name, &self.mapping))?;
         Ok((local, table))
@@ -50,7 +51,7 @@ impl Table {
     }
 
     pub(super) fn default_lease(&self) -> Result<Duration> {
-        Ok(self.resolve()?.1.default_lease())
+        Ok(self.find()?.1.default_lease())
     }
 
     /// Takes up to `limit` rows. The claim is empty when nothing waits.
@@ -58,7 +59,7 @@ impl Table {
     /// # Errors
     /// As [`MappedTable::claim`].
     pub fn claim(&self, request: &RowClaimRequest) -> Result<Claim<ClaimedRow>> {
-        let (local, table) = self.resolve()?;
+        let (local, table) = self.find()?;
         let claimed = local.wait(table.claim(request))?;
         Ok(Claim::new(local, claimed))
     }
@@ -68,7 +69,7 @@ impl Table {
     /// # Errors
     /// As there.
     pub fn remaining(&self, filters: &Filters) -> Result<bool> {
-        let (local, table) = self.resolve()?;
+        let (local, table) = self.find()?;
         local.wait(table.remaining(filters))
     }
 
@@ -77,7 +78,7 @@ impl Table {
     /// # Errors
     /// As there.
     pub fn recover(&self) -> Result<Recovered> {
-        let (local, table) = self.resolve()?;
+        let (local, table) = self.find()?;
         local.wait(table.recover())
     }
 
@@ -86,7 +87,7 @@ impl Table {
     /// # Errors
     /// As there.
     pub fn retry(&self, keys: Option<&[Value]>, filters: &Filters, limit: usize) -> Result<u64> {
-        let (local, table) = self.resolve()?;
+        let (local, table) = self.find()?;
         local.wait(table.retry(keys, filters, limit))
     }
 
@@ -95,8 +96,17 @@ impl Table {
     /// # Errors
     /// As there.
     pub fn take_back(&self, keys: Option<&[Value]>, filters: &Filters, limit: usize) -> Result<u64> {
-        let (local, table) = self.resolve()?;
+        let (local, table) = self.find()?;
         local.wait(table.take_back(keys, filters, limit))
+    }
+
+    /// See [`MappedTable::resolve`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn resolve(&self, keys: &[Value], resolution: Resolution) -> Result<Vec<bool>> {
+        let (local, table) = self.find()?;
+        local.wait(table.resolve(keys, resolution))
     }
 
     /// See [`MappedTable::rows`].
@@ -104,7 +114,7 @@ impl Table {
     /// # Errors
     /// As there.
     pub fn rows(&self, filter: &RowFilter) -> Result<Vec<ClaimedRow>> {
-        let (local, table) = self.resolve()?;
+        let (local, table) = self.find()?;
         local.wait(table.rows(filter))
     }
 
@@ -113,14 +123,14 @@ impl Table {
     /// # Errors
     /// As there.
     pub fn row(&self, key: &Value) -> Result<Option<ClaimedRow>> {
-        let (local, table) = self.resolve()?;
+        let (local, table) = self.find()?;
         local.wait(table.row(key))
     }
 
     /// The statements it sends, for tests.
     #[cfg(feature = "faults")]
     pub fn statements(&self) -> Result<Vec<String>> {
-        let (local, table) = self.resolve()?;
+        let (local, table) = self.find()?;
         local.wait(table.statements())
     }
 }

@@ -5,7 +5,7 @@ use super::registry::Local;
 use super::table::Table;
 use super::wait::sleep;
 use super::{Engine, wait};
-use crate::claim::{ClaimRequest, Claimable, MAX_LIMIT, Outcome};
+use crate::claim::{ClaimRequest, Claimable, MAX_LIMIT, OnLost, Outcome};
 use crate::engine::ahead::Ahead;
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::ClaimedJob;
@@ -68,6 +68,9 @@ pub enum Handled {
     Itself,
     /// As the first, and no further job.
     Last(Outcome),
+    /// It was broken off (the program ends, an interrupt) and says nothing: given back, or, in a claim that holds, left to its
+    /// lease, since it was begun. No further job.
+    BrokenOff,
 }
 
 /// What a `work` call did.
@@ -291,8 +294,8 @@ impl<S: Source, C> Loop<'_, S, C> {
             let job = match claim.next_job() {
                 Ok(Some(job)) => job,
                 Ok(None) => break,
-                // The renewal that is needed cannot be asked for: the rows are left to their lease.
-                Err(error) if error.kind() == ErrorKind::Unavailable => {
+                // The renewal or the mark that is needed cannot be written: the rows are given back, or left to their lease.
+                Err(error) if error.is_retryable() => {
                     log::warn!("work: {error}");
                     break;
                 }
@@ -303,16 +306,19 @@ impl<S: Source, C> Loop<'_, S, C> {
             let since = Instant::now();
             let handled = handler(&job);
             self.busy += since.elapsed();
-            let outcome = match handled {
+            let (outcome, is_end) = match handled {
                 Handled::Itself => continue,
-                Handled::As(outcome) => outcome,
-                Handled::Last(outcome) => {
-                    is_last = true;
-                    // Before anything is given back: a claim made ahead would take it, only to give it back too.
-                    dropped = self.drop_next();
-                    outcome
-                }
+                Handled::As(outcome) => (Some(outcome), false),
+                Handled::Last(outcome) => (Some(outcome), true),
+                Handled::BrokenOff if claim.on_lost() == OnLost::Hold => (None, true),
+                Handled::BrokenOff => (Some(Outcome::Release { delay: Duration::ZERO }), true),
             };
+            if is_end {
+                is_last = true;
+                // Before anything is given back: a claim made ahead would take it, only to give it back too.
+                dropped = self.drop_next();
+            }
+            let Some(outcome) = outcome else { continue };
             if job.is_finished() {
                 continue;
             }

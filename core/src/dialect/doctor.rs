@@ -77,6 +77,8 @@ pub(crate) struct OwnTexts {
     pub unrecovered: &'static str,
     /// Dead jobs, up to 1,001.
     pub dead: &'static str,
+    /// Held jobs, up to 1,001.
+    pub held: &'static str,
     /// The last ended claims on a table (by name), among the last 20,000: microseconds it ran, microseconds of its lease, how
     /// it ended.
     pub runs_of_table: &'static str,
@@ -101,6 +103,8 @@ const MYSQL: OwnTexts = OwnTexts {
     // By the ledger's index on final.
     dead: "SELECT COUNT(*) FROM (SELECT DISTINCT j.id FROM {attempts} a JOIN {jobs} j ON j.id = a.job_id AND j.state = 'dead' \
         WHERE a.final = 1 LIMIT 1001) c",
+    held: "SELECT COUNT(*) FROM (SELECT DISTINCT j.id FROM {attempts} a JOIN {jobs} j ON j.id = a.job_id AND j.state = 'held' \
+        WHERE a.final = 2 LIMIT 1001) c",
     // By primary key, backwards.
     runs_of_table: "SELECT TIMESTAMPDIFF(MICROSECOND, c.claimed_at, c.closed_at), c.lease_for, c.state FROM {claims} c \
         WHERE c.id > (SELECT MAX(id) FROM {claims}) - 20000 AND c.table_id IN (SELECT t.id FROM {tables} t WHERE t.name = ?) \
@@ -116,6 +120,7 @@ const SQLITE: OwnTexts = OwnTexts {
         (SELECT lease_until FROM {claims} INDEXED BY {lease} \
         WHERE state = 'open' AND lease_until < {now} - 60000000 ORDER BY lease_until LIMIT 1001) c",
     dead: MYSQL.dead,
+    held: MYSQL.held,
     runs_of_table: "SELECT c.closed_at - c.claimed_at, c.lease_for, c.state FROM {claims} c \
         WHERE c.id > (SELECT MAX(id) FROM {claims}) - 20000 AND c.table_id IN (SELECT t.id FROM {tables} t WHERE t.name = ?) \
         AND c.state <> 'open' AND c.closed_at IS NOT NULL ORDER BY c.id DESC LIMIT 1000",

@@ -66,6 +66,8 @@ statements! {
     claim_by_token,
     /// The jobs a claim holds.
     claimed,
+    /// Writes that a row of an open claim is about to be handed out.
+    start,
 
     /// Accepts outcomes of a claim's jobs.
     complete,
@@ -101,6 +103,12 @@ statements! {
     lost_back,
     /// Ends lost jobs that have no attempt left.
     lost_dead,
+    /// What a claim has handed out.
+    started,
+    /// Puts lost jobs that were begun aside for a person.
+    lost_held,
+    /// Puts lost jobs that were not begun back, as if they had not been claimed.
+    lost_unbegun,
 
     /// Jobs that hold any of some keys.
     look,
@@ -125,6 +133,8 @@ statements! {
     list_jobs,
     /// Dead jobs before an id, newest first, found through the attempts ledger.
     list_dead,
+    /// Held jobs before an id, newest first, found through the attempts ledger.
+    list_held,
     /// Puts a dead job back.
     retry_dead,
     /// Takes a claimed job away from its owner and puts it back.
@@ -133,6 +143,12 @@ statements! {
     cancel,
     /// Cancels a job and takes it away from its owner.
     cancel_claimed,
+    /// Locks those of some jobs that wait for a person.
+    held_jobs,
+    /// Held jobs that were sent are done.
+    resolve_sent,
+    /// Held jobs that were not sent are put back.
+    resolve_unsent,
     /// Attempts of one job.
     list_attempts,
 
@@ -187,6 +203,8 @@ statements! {
     count_claimed,
     /// Dead jobs, up to a limit.
     count_dead,
+    /// Held jobs, up to a limit.
+    count_held,
     /// All jobs by queue and state: scans the table.
     count_exact,
 

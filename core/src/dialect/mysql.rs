@@ -32,9 +32,9 @@ pub(super) const TEXTS: Texts = Texts {
         WHERE {ids} AND state = 'ready' AND ready_at <= UTC_TIMESTAMP(6) ORDER BY id {skip locked}",
     // A new row; nobody else sees it before COMMIT.
     insert_claim: "INSERT INTO {claims} \
-        (token, source, worker, claimed_at, lease_for, lease_until, max_until, job_count, job_ids, table_id) \
+        (token, source, worker, claimed_at, lease_for, lease_until, max_until, job_count, job_ids, table_id, on_lost) \
         VALUES (?, ?, ?, UTC_TIMESTAMP(6), ?, UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND, \
-        UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND, ?, ?, ?)",
+        UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND, ?, ?, ?, ?)",
     // By primary key, with the state predicate: a stale candidate changes nothing. The count is compared.
     // One entry of pick moves, to ready_at NULL.
     mark: "UPDATE {jobs} SET state = 'claimed', ready_at = NULL, claim_id = ?, attempts = attempts + 1, \
@@ -50,6 +50,11 @@ pub(super) const TEXTS: Texts = Texts {
     // By primary key within the ids the claim recorded; no index on claim_id is needed.
     claimed: "SELECT id, ready_at, job_key, payload, attempts, max_attempts, fence, lost, created_at, queue, priority \
         FROM {jobs} WHERE {ids} AND claim_id = ? AND state = 'claimed' ORDER BY id",
+    // Locks the claim's row for the statement: a recovery that came first leaves nothing to write, a later one waits and
+    // then sees what was written.
+    start: "INSERT INTO {attempts} (job_id, fence, outcome, final, worker, claimed_at, ended_at, error, row_key, claim_id) \
+        SELECT ?, ?, 'started', 0, worker, claimed_at, UTC_TIMESTAMP(6), NULL, ?, id FROM {claims} \
+        WHERE id = ? AND state = 'open' FOR UPDATE",
 
     // All finishing writes: by primary key, with claim and state; locks the rows for one statement.
     // pick does not move, since ready_at stays NULL.
@@ -78,7 +83,7 @@ pub(super) const TEXTS: Texts = Texts {
         AND (max_until IS NULL OR max_until > UTC_TIMESTAMP(6))",
 
     // No locks: a sweeper takes claims one by one with `expire`. Index: lease.
-    expired: "SELECT id, job_ids, worker, table_id, token FROM {claims} FORCE INDEX (lease) \
+    expired: "SELECT id, job_ids, worker, table_id, token, on_lost FROM {claims} FORCE INDEX (lease) \
         WHERE state = 'open' AND lease_until < UTC_TIMESTAMP(6) ORDER BY lease_until LIMIT ?",
     // Locks the claim's row; a renewal or another sweeper that came first makes it match nothing.
     expire: "UPDATE {claims} SET state = 'expired', closed_at = UTC_TIMESTAMP(6) \
@@ -90,6 +95,13 @@ pub(super) const TEXTS: Texts = Texts {
     lost_dead: "UPDATE {jobs} SET state = 'dead', finished_at = UTC_TIMESTAMP(6), claim_id = NULL, lost = lost + 1, \
         last_error = 'lease expired', unique_key = IF(key_life = 'active', NULL, unique_key) \
         WHERE {ids} AND claim_id = ? AND state = 'claimed'",
+    // No locks: read under the claim's own, which keeps `start` from writing more. Index: claim.
+    started: "SELECT job_id, row_key FROM {attempts} WHERE claim_id = ? AND outcome = 'started'",
+    // The key stays taken while a person is awaited.
+    lost_held: "UPDATE {jobs} SET state = 'held', claim_id = NULL, lost = lost + 1, \
+        last_error = 'lease expired after it was started' WHERE {ids} AND claim_id = ? AND state = 'claimed'",
+    lost_unbegun: "UPDATE {jobs} SET state = 'ready', ready_at = UTC_TIMESTAMP(6), claim_id = NULL, lost = lost + 1, \
+        attempts = attempts - 1, last_error = 'lease expired' WHERE {ids} AND claim_id = ? AND state = 'claimed'",
 
     look: "SELECT unique_key, id, state, unique_until IS NOT NULL AND unique_until <= UTC_TIMESTAMP(6) \
         FROM {jobs} WHERE queue = ? AND unique_key IN ({list})",
@@ -118,15 +130,28 @@ pub(super) const TEXTS: Texts = Texts {
         j.fence, j.ready_at, j.created_at, j.finished_at, j.last_error, j.claim_id \
         FROM {attempts} a JOIN {jobs} j ON j.id = a.job_id AND j.state = 'dead' \
         WHERE a.final = 1 AND j.id < ? AND (? IS NULL OR j.queue = ?) ORDER BY j.id DESC LIMIT ?",
+    list_held: "SELECT DISTINCT j.id, j.queue, j.job_key, j.priority, j.state, j.payload, j.attempts, j.max_attempts, j.lost, \
+        j.fence, j.ready_at, j.created_at, j.finished_at, j.last_error, j.claim_id \
+        FROM {attempts} a JOIN {jobs} j ON j.id = a.job_id AND j.state = 'held' \
+        WHERE a.final = 2 AND j.id < ? AND (? IS NULL OR j.queue = ?) ORDER BY j.id DESC LIMIT ?",
     retry_dead: "UPDATE {jobs} SET state = 'ready', ready_at = UTC_TIMESTAMP(6), attempts = 0, finished_at = NULL, claim_id = NULL, \
         fence = fence + 1, unique_key = IF(key_life = 'active', job_key, unique_key) WHERE id = ? AND state = 'dead'",
     retry_claimed: "UPDATE {jobs} SET state = 'ready', ready_at = UTC_TIMESTAMP(6), claim_id = NULL, fence = fence + 1 \
         WHERE id = ? AND state = 'claimed'",
     cancel: "UPDATE {jobs} SET state = 'cancelled', ready_at = NULL, finished_at = UTC_TIMESTAMP(6), \
-        unique_key = IF(key_life = 'forever', unique_key, NULL) WHERE id = ? AND state IN ('ready', 'dead')",
+        unique_key = IF(key_life = 'forever', unique_key, NULL) WHERE id = ? AND state IN ('ready', 'dead', 'held')",
     cancel_claimed: "UPDATE {jobs} SET state = 'cancelled', ready_at = NULL, finished_at = UTC_TIMESTAMP(6), claim_id = NULL, \
         fence = fence + 1, unique_key = IF(key_life = 'forever', unique_key, NULL) WHERE id = ? AND state = 'claimed'",
-    list_attempts: "SELECT fence, outcome, final, worker, claimed_at, ended_at, error FROM {attempts} WHERE job_id = ? ORDER BY id LIMIT ?",
+    // By primary key until COMMIT; then written with the state again, and the counts compared.
+    held_jobs: "SELECT id FROM {jobs} WHERE {ids} AND state = 'held' ORDER BY id {lock}",
+    resolve_sent: "UPDATE {jobs} SET state = 'done', finished_at = UTC_TIMESTAMP(6), \
+        unique_key = IF(key_life = 'active', NULL, unique_key) WHERE {ids} AND state = 'held'",
+    // The attempt that was not made is not counted.
+    resolve_unsent: "UPDATE {jobs} SET state = 'ready', ready_at = UTC_TIMESTAMP(6), attempts = LEAST(attempts, max_attempts) - 1 \
+        WHERE {ids} AND state = 'held'",
+    // What was started is not told here: how it ended is.
+    list_attempts: "SELECT fence, outcome, final, worker, claimed_at, ended_at, error FROM {attempts} \
+        WHERE job_id = ? AND outcome <> 'started' ORDER BY id LIMIT ?",
 
     // Index: claim.
     outcome_of_row: "SELECT outcome FROM {attempts} WHERE claim_id = ? AND row_key = ? ORDER BY id DESC LIMIT 1",
@@ -138,14 +163,14 @@ pub(super) const TEXTS: Texts = Texts {
     postpone: "UPDATE {claims} SET lease_until = UTC_TIMESTAMP(6) + INTERVAL 1 MINUTE \
         WHERE id = ? AND state = 'open' AND lease_until < UTC_TIMESTAMP(6)",
 
-    claim: "SELECT id, token, source, worker, claimed_at, lease_until, max_until, state, closed_at, job_count, job_ids, table_id \
+    claim: "SELECT id, token, source, worker, claimed_at, lease_until, max_until, state, closed_at, job_count, job_ids, table_id, on_lost \
         FROM {claims} WHERE id = ? OR token = ?",
-    list_claims: "SELECT id, token, source, worker, claimed_at, lease_until, max_until, state, closed_at, job_count, job_ids, table_id \
+    list_claims: "SELECT id, token, source, worker, claimed_at, lease_until, max_until, state, closed_at, job_count, job_ids, table_id, on_lost \
         FROM {claims} WHERE id < ? AND (? IS NULL OR state = ?) AND (? IS NULL OR source = ?) ORDER BY id DESC LIMIT ?",
     // A microsecond ago, so that recovery finds it at once.
     end_claim: "UPDATE {claims} SET lease_until = UTC_TIMESTAMP(6) - INTERVAL 1 MICROSECOND WHERE id = ? AND state = 'open'",
     attempts_of_claim: "SELECT job_id, row_key, fence, outcome, final, ended_at, error FROM {attempts} WHERE claim_id = ? \
-        ORDER BY id LIMIT ?",
+        AND outcome <> 'started' ORDER BY id LIMIT ?",
 
     // By primary key; the database's clock alone decides. LAST_INSERT_ID hands the new fence back with the answer.
     take_lease: "UPDATE {leases} SET owner = ?, holder = ?, fence = LAST_INSERT_ID(fence + 1), acquired_at = UTC_TIMESTAMP(6), \
@@ -175,6 +200,8 @@ pub(super) const TEXTS: Texts = Texts {
     count_claimed: "SELECT COUNT(*) FROM {jobs} WHERE {ids} AND claim_id = ? AND state = 'claimed'",
     count_dead: "SELECT COUNT(*) FROM (SELECT DISTINCT j.id FROM {attempts} a JOIN {jobs} j ON j.id = a.job_id AND j.state = 'dead' \
         WHERE a.final = 1 AND j.queue = ? LIMIT ?) c",
+    count_held: "SELECT COUNT(*) FROM (SELECT DISTINCT j.id FROM {attempts} a JOIN {jobs} j ON j.id = a.job_id AND j.state = 'held' \
+        WHERE a.final = 2 AND j.queue = ? LIMIT ?) c",
     count_exact: "SELECT queue, state, COUNT(*) FROM {jobs} GROUP BY queue, state ORDER BY queue, state",
 
     // Walks the primary key once, in steps; no locks. The DELETE then goes by id, with the state again.
@@ -184,7 +211,9 @@ pub(super) const TEXTS: Texts = Texts {
     prunable_claims: "SELECT id FROM {claims} WHERE id > ? AND state <> 'open' \
         AND closed_at < UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND ORDER BY id LIMIT ?",
     prune_claims: "DELETE FROM {claims} WHERE {ids} AND state <> 'open'",
-    prunable_attempts: "SELECT a.id FROM {attempts} a LEFT JOIN {jobs} j ON j.id = a.job_id WHERE a.id > ? \
-        AND a.ended_at < UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND AND j.id IS NULL ORDER BY a.id LIMIT ?",
+    // What an open claim has started stays: its recovery goes by it.
+    prunable_attempts: "SELECT a.id FROM {attempts} a LEFT JOIN {jobs} j ON j.id = a.job_id \
+        LEFT JOIN {claims} c ON c.id = a.claim_id AND c.state = 'open' AND a.outcome = 'started' WHERE a.id > ? \
+        AND a.ended_at < UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND AND j.id IS NULL AND c.id IS NULL ORDER BY a.id LIMIT ?",
     prune_attempts: "DELETE FROM {attempts} WHERE {ids}",
 };

@@ -46,7 +46,7 @@ pub(super) const TEXTS: Texts = Texts {
     ),
     insert_claim: concat!(
         "INSERT INTO {claims} \
-        (token, source, worker, claimed_at, lease_for, lease_until, max_until, job_count, job_ids, table_id) \
+        (token, source, worker, claimed_at, lease_for, lease_until, max_until, job_count, job_ids, table_id, on_lost) \
         VALUES (?, ?, ?, ",
         now!(),
         ", ?, ",
@@ -54,7 +54,7 @@ pub(super) const TEXTS: Texts = Texts {
         " + ?, \
         ",
         now!(),
-        " + ?, ?, ?, ?)"
+        " + ?, ?, ?, ?, ?)"
     ),
     mark: concat!(
         "UPDATE {jobs} SET state = 'claimed', ready_at = NULL, claim_id = ?, attempts = attempts + 1, \
@@ -79,6 +79,12 @@ pub(super) const TEXTS: Texts = Texts {
     claim_by_token: "SELECT id, job_ids FROM {claims} WHERE token = ? AND state = 'open'",
     claimed: "SELECT id, ready_at, job_key, payload, attempts, max_attempts, fence, lost, created_at, queue, priority \
         FROM {jobs} WHERE {ids} AND claim_id = ? AND state = 'claimed' ORDER BY id",
+    start: concat!(
+        "INSERT INTO {attempts} (job_id, fence, outcome, final, worker, claimed_at, ended_at, error, row_key, claim_id) \
+        SELECT ?, ?, 'started', 0, worker, claimed_at, ",
+        now!(),
+        ", NULL, ?, id FROM {claims} WHERE id = ? AND state = 'open'"
+    ),
 
     complete: concat!(
         "UPDATE {jobs} SET state = 'done', finished_at = ",
@@ -128,7 +134,7 @@ pub(super) const TEXTS: Texts = Texts {
     ),
 
     expired: concat!(
-        "SELECT id, job_ids, worker, table_id, token FROM {claims} INDEXED BY {lease} \
+        "SELECT id, job_ids, worker, table_id, token, on_lost FROM {claims} INDEXED BY {lease} \
         WHERE state = 'open' AND lease_until < ",
         now!(),
         " ORDER BY lease_until LIMIT ?"
@@ -153,6 +159,15 @@ pub(super) const TEXTS: Texts = Texts {
         ", claim_id = NULL, lost = lost + 1, \
         last_error = 'lease expired', unique_key = IIF(key_life = 'active', NULL, unique_key) \
         WHERE {ids} AND claim_id = ? AND state = 'claimed'"
+    ),
+    started: "SELECT job_id, row_key FROM {attempts} WHERE claim_id = ? AND outcome = 'started'",
+    lost_held: "UPDATE {jobs} SET state = 'held', claim_id = NULL, lost = lost + 1, \
+        last_error = 'lease expired after it was started' WHERE {ids} AND claim_id = ? AND state = 'claimed'",
+    lost_unbegun: concat!(
+        "UPDATE {jobs} SET state = 'ready', ready_at = ",
+        now!(),
+        ", claim_id = NULL, lost = lost + 1, \
+        attempts = attempts - 1, last_error = 'lease expired' WHERE {ids} AND claim_id = ? AND state = 'claimed'"
     ),
 
     look: concat!(
@@ -187,6 +202,10 @@ pub(super) const TEXTS: Texts = Texts {
         j.fence, j.ready_at, j.created_at, j.finished_at, j.last_error, j.claim_id \
         FROM {attempts} a JOIN {jobs} j ON j.id = a.job_id AND j.state = 'dead' \
         WHERE a.final = 1 AND j.id < ? AND (? IS NULL OR j.queue = ?) ORDER BY j.id DESC LIMIT ?",
+    list_held: "SELECT DISTINCT j.id, j.queue, j.job_key, j.priority, j.state, j.payload, j.attempts, j.max_attempts, j.lost, \
+        j.fence, j.ready_at, j.created_at, j.finished_at, j.last_error, j.claim_id \
+        FROM {attempts} a JOIN {jobs} j ON j.id = a.job_id AND j.state = 'held' \
+        WHERE a.final = 2 AND j.id < ? AND (? IS NULL OR j.queue = ?) ORDER BY j.id DESC LIMIT ?",
     retry_dead: concat!(
         "UPDATE {jobs} SET state = 'ready', ready_at = ",
         now!(),
@@ -203,7 +222,7 @@ pub(super) const TEXTS: Texts = Texts {
         "UPDATE {jobs} SET state = 'cancelled', ready_at = NULL, finished_at = ",
         now!(),
         ", \
-        unique_key = IIF(key_life = 'forever', unique_key, NULL) WHERE id = ? AND state IN ('ready', 'dead')"
+        unique_key = IIF(key_life = 'forever', unique_key, NULL) WHERE id = ? AND state IN ('ready', 'dead', 'held')"
     ),
     cancel_claimed: concat!(
         "UPDATE {jobs} SET state = 'cancelled', ready_at = NULL, finished_at = ",
@@ -211,7 +230,21 @@ pub(super) const TEXTS: Texts = Texts {
         ", claim_id = NULL, \
         fence = fence + 1, unique_key = IIF(key_life = 'forever', unique_key, NULL) WHERE id = ? AND state = 'claimed'"
     ),
-    list_attempts: "SELECT fence, outcome, final, worker, claimed_at, ended_at, error FROM {attempts} WHERE job_id = ? ORDER BY id LIMIT ?",
+    held_jobs: "SELECT id FROM {jobs} WHERE {ids} AND state = 'held' ORDER BY id",
+    resolve_sent: concat!(
+        "UPDATE {jobs} SET state = 'done', finished_at = ",
+        now!(),
+        ", \
+        unique_key = IIF(key_life = 'active', NULL, unique_key) WHERE {ids} AND state = 'held'"
+    ),
+    resolve_unsent: concat!(
+        "UPDATE {jobs} SET state = 'ready', ready_at = ",
+        now!(),
+        ", attempts = MIN(attempts, max_attempts) - 1 \
+        WHERE {ids} AND state = 'held'"
+    ),
+    list_attempts: "SELECT fence, outcome, final, worker, claimed_at, ended_at, error FROM {attempts} \
+        WHERE job_id = ? AND outcome <> 'started' ORDER BY id LIMIT ?",
 
     outcome_of_row: "SELECT outcome FROM {attempts} WHERE claim_id = ? AND row_key = ? ORDER BY id DESC LIMIT 1",
     find_table: "SELECT id FROM {tables} WHERE digest = ?",
@@ -226,13 +259,13 @@ pub(super) const TEXTS: Texts = Texts {
         now!()
     ),
 
-    claim: "SELECT id, token, source, worker, claimed_at, lease_until, max_until, state, closed_at, job_count, job_ids, table_id \
+    claim: "SELECT id, token, source, worker, claimed_at, lease_until, max_until, state, closed_at, job_count, job_ids, table_id, on_lost \
         FROM {claims} WHERE id = ? OR token = ?",
-    list_claims: "SELECT id, token, source, worker, claimed_at, lease_until, max_until, state, closed_at, job_count, job_ids, table_id \
+    list_claims: "SELECT id, token, source, worker, claimed_at, lease_until, max_until, state, closed_at, job_count, job_ids, table_id, on_lost \
         FROM {claims} WHERE id < ? AND (? IS NULL OR state = ?) AND (? IS NULL OR source = ?) ORDER BY id DESC LIMIT ?",
     end_claim: concat!("UPDATE {claims} SET lease_until = ", now!(), " - 1000 WHERE id = ? AND state = 'open'"),
     attempts_of_claim: "SELECT job_id, row_key, fence, outcome, final, ended_at, error FROM {attempts} WHERE claim_id = ? \
-        ORDER BY id LIMIT ?",
+        AND outcome <> 'started' ORDER BY id LIMIT ?",
 
     take_lease: concat!(
         "UPDATE {leases} SET owner = ?, holder = ?, fence = fence + 1, acquired_at = ",
@@ -300,6 +333,8 @@ pub(super) const TEXTS: Texts = Texts {
     count_claimed: "SELECT COUNT(*) FROM {jobs} WHERE {ids} AND claim_id = ? AND state = 'claimed'",
     count_dead: "SELECT COUNT(*) FROM (SELECT DISTINCT j.id FROM {attempts} a JOIN {jobs} j ON j.id = a.job_id AND j.state = 'dead' \
         WHERE a.final = 1 AND j.queue = ? LIMIT ?) c",
+    count_held: "SELECT COUNT(*) FROM (SELECT DISTINCT j.id FROM {attempts} a JOIN {jobs} j ON j.id = a.job_id AND j.state = 'held' \
+        WHERE a.final = 2 AND j.queue = ? LIMIT ?) c",
     count_exact: "SELECT queue, state, COUNT(*) FROM {jobs} GROUP BY queue, state ORDER BY queue, state",
 
     prunable_jobs: concat!(
@@ -317,10 +352,11 @@ pub(super) const TEXTS: Texts = Texts {
     ),
     prune_claims: "DELETE FROM {claims} WHERE {ids} AND state <> 'open'",
     prunable_attempts: concat!(
-        "SELECT a.id FROM {attempts} a LEFT JOIN {jobs} j ON j.id = a.job_id WHERE a.id > ? \
+        "SELECT a.id FROM {attempts} a LEFT JOIN {jobs} j ON j.id = a.job_id \
+        LEFT JOIN {claims} c ON c.id = a.claim_id AND c.state = 'open' AND a.outcome = 'started' WHERE a.id > ? \
         AND a.ended_at < ",
         now!(),
-        " - ? AND j.id IS NULL ORDER BY a.id LIMIT ?"
+        " - ? AND j.id IS NULL AND c.id IS NULL ORDER BY a.id LIMIT ?"
     ),
     prune_attempts: "DELETE FROM {attempts} WHERE {ids}",
 };

@@ -60,6 +60,7 @@ impl Engine {
             lease: request.lease.unwrap_or(self.shared.config.lease),
             max_run: request.max_run,
             table_id: None,
+            on_lost: request.on_lost,
         }
     }
 

@@ -1,6 +1,7 @@
 //! Looking at claims: which rows one took, who, when, and how each of them ended. Provable by the token.
 
 use super::{Engine, Shared, table};
+use crate::claim::OnLost;
 use crate::dialect::Statements;
 use crate::driver::Session;
 use crate::error::{Error, ErrorKind, Result};
@@ -37,6 +38,8 @@ pub struct ClaimRecord {
     pub count: u64,
     /// The record of the mapping; `None` for jobs.
     pub table_id: Option<i64>,
+    /// What becomes of rows that were begun when the lease runs out.
+    pub on_lost: OnLost,
 }
 
 /// Which claims to list, newest first.
@@ -152,6 +155,7 @@ fn read(row: &Row) -> Result<(ClaimRecord, Keys)> {
         closed_at: row.opt(8, Row::time)?,
         count: u64::try_from(row.int(9)?).unwrap_or(0),
         table_id: row.opt(11, Row::int)?,
+        on_lost: OnLost::parse(&row.text(12)?)?,
     };
     Ok((record, Keys::from_text(&row.text(10)?)?))
 }

@@ -7,7 +7,7 @@ use crate::claim::{ClaimState, Finish, HeldRows, Outcome};
 use crate::dialect::Statements;
 use crate::driver::Session;
 use crate::error::{Error, ErrorKind, Result};
-use crate::plan::finish::{self as plan, Ended, Held, Stands};
+use crate::plan::finish::{self as plan, Ended, Held, Left, Stands};
 use crate::plan::ids::Ids;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -139,7 +139,8 @@ async fn fail(
 }
 
 fn ended<'a>(claim: &'a ClaimState, job: &Held, outcome: &'static str, is_final: bool, error: Option<&'a str>) -> Ended<'a> {
-    Ended { job_id: job.id, row_key: None, fence: job.fence, outcome, is_final, worker: &claim.worker, claim_id: claim.id, error }
+    let left = Left::dead_if(is_final);
+    Ended { job_id: job.id, row_key: None, fence: job.fence, outcome, left, worker: &claim.worker, claim_id: claim.id, error }
 }
 
 /// Writes rows of the attempts ledger, inside the caller's transaction.

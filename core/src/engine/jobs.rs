@@ -11,7 +11,7 @@ use crate::value::Value;
 pub struct JobFilter {
     /// Only of this queue.
     pub queue: Option<String>,
-    /// Only in this state. `Dead` is found through the attempts ledger; other states walk the primary key.
+    /// Only in this state. `Dead` and `Held` are found through the attempts ledger; other states walk the primary key.
     pub state: Option<JobState>,
     /// Only ids below this one: the last id of the page before.
     pub before: Option<i64>,
@@ -54,12 +54,14 @@ impl Engine {
         let limit = Value::Int(filter.limit as i64);
         self.run("jobs", async |_, statements, session, _| {
             let mut values = vec![before.clone(), queue.clone(), queue.clone()];
-            let sql = if filter.state == Some(JobState::Dead) {
-                &statements.list_dead
-            } else {
-                let state: Value = filter.state.map(JobState::name).into();
-                values.extend([state.clone(), state]);
-                &statements.list_jobs
+            let sql = match filter.state {
+                Some(JobState::Dead) => &statements.list_dead,
+                Some(JobState::Held) => &statements.list_held,
+                other => {
+                    let state: Value = other.map(JobState::name).into();
+                    values.extend([state.clone(), state]);
+                    &statements.list_jobs
+                }
             };
             values.push(limit.clone());
             session.query(&plain(sql, values)).await?.into_iter().map(plan::job).collect()
@@ -81,7 +83,8 @@ impl Engine {
 
     /// Puts a dead job back with all its attempts. With `force` also a claimed one, whose owner is fenced off.
     ///
-    /// `false` when it does not stand so any more: another person was faster, or it is held (and `force` is off).
+    /// `false` when it does not stand so any more: another person was faster, or a claim has it (and `force` is off). A job in
+    /// state `held` is never put back by this: see [`Engine::resolve`].
     ///
     /// # Errors
     /// `NotFound`; `Duplicate` when a newer job holds its key; `Unavailable`.
@@ -89,9 +92,9 @@ impl Engine {
         self.change("retry", id, force, |s| (&s.retry_dead, &s.retry_claimed)).await
     }
 
-    /// Takes a waiting or dead job out. With `force` also a claimed one, whose owner is fenced off.
+    /// Takes a waiting, dead or held job out. With `force` also a claimed one, whose owner is fenced off.
     ///
-    /// `false` when it does not stand so any more: it is finished, or held (and `force` is off).
+    /// `false` when it does not stand so any more: it is finished, or a claim has it (and `force` is off).
     ///
     /// # Errors
     /// `NotFound`; `Unavailable`.

@@ -6,16 +6,17 @@
 use super::finish::record;
 use super::run::Tries;
 use super::{Engine, Shared};
+use crate::claim::OnLost;
 use crate::dialect::Statements;
 use crate::driver::Session;
 use crate::error::{Error, ErrorKind, Result};
-use crate::plan::finish::{Ended, Held};
+use crate::plan::finish::{Ended, Held, Left};
 use crate::plan::ids::Ids;
 use crate::plan::keys::Keys;
 use crate::plan::plain;
 use crate::time::micros;
 use crate::value::Row;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::ops::AddAssign;
 use uuid::Uuid;
 
@@ -35,6 +36,8 @@ pub struct Recovered {
     pub runs: u64,
     /// Effects whose sender was gone: nobody knows whether they have happened.
     pub effects: u64,
+    /// Rows of claims that hold which were begun: they wait for a person now.
+    pub held: u64,
 }
 
 impl AddAssign for Recovered {
@@ -44,6 +47,7 @@ impl AddAssign for Recovered {
         self.dead += other.dead;
         self.runs += other.runs;
         self.effects += other.effects;
+        self.held += other.held;
     }
 }
 
@@ -55,13 +59,30 @@ pub(super) struct Expired {
     pub worker: String,
     /// The record of its mapped table; `None` for jobs.
     table_id: Option<i64>,
+    pub on_lost: OnLost,
 }
 
 impl Expired {
     fn read(row: &Row) -> Result<Self> {
         let token = Uuid::from_slice(&row.bytes(4)?).map_err(|_| Error::decode("a claim's token is not 16 bytes"))?;
         let keys = Keys::from_text(&row.text(1)?)?;
-        Ok(Expired { id: row.int(0)?, token, keys, worker: row.text(2)?, table_id: row.opt(3, Row::int)? })
+        let on_lost = OnLost::parse(&row.text(5)?)?;
+        Ok(Expired { id: row.int(0)?, token, keys, worker: row.text(2)?, table_id: row.opt(3, Row::int)?, on_lost })
+    }
+
+    /// Which of its rows were begun, by `read`; `None` where that changes nothing. Only after the claim was marked expired:
+    /// none is begun from then on.
+    pub(super) async fn begun<T: std::hash::Hash + Eq>(
+        &self,
+        statements: &Statements,
+        session: &mut Session,
+        read: impl Fn(&Row) -> Result<T>,
+    ) -> Result<Option<HashSet<T>>> {
+        if self.on_lost == OnLost::Retry {
+            return Ok(None);
+        }
+        let rows = session.query(&plain(&statements.started, vec![self.id.into()])).await?;
+        rows.iter().map(read).collect::<Result<_>>().map(Some)
     }
 }
 
@@ -149,60 +170,103 @@ async fn expire(shared: &Shared, statements: &Statements, session: &mut Session,
     };
     session.commit().await?;
     if recovered.claims > 0 {
-        log::warn!("lease of {} expired: {} returned, {} dead", claim.worker, recovered.returned, recovered.dead);
+        let Recovered { returned, dead, held, .. } = recovered;
+        log::warn!("lease of {} expired: {returned} returned, {dead} dead, {held} held", claim.worker);
     }
     Ok(recovered)
 }
 
 /// The jobs of an expired claim, inside of the transaction that marked it.
 async fn put_back(shared: &Shared, statements: &Statements, session: &mut Session, claim: &Expired) -> Result<Recovered> {
-    let mut recovered = Recovered::default();
     let Keys::Whole(ids) = &claim.keys else { return Err(Error::decode("a claim of jobs lists no numbers")) };
-    let mut held = Vec::new();
+    let mut lost = Vec::new();
     for chunk in ids.chunks() {
         let statement = chunk.statement(&statements.lost_jobs, vec![], vec![claim.id.into()]);
         for row in session.query(&statement).await? {
-            held.push(Held { id: row.int(0)?, attempts: row.int(1)?, max_attempts: row.int(2)?, fence: row.int(3)? });
+            lost.push(Held { id: row.int(0)?, attempts: row.int(1)?, max_attempts: row.int(2)?, fence: row.int(3)? });
         }
     }
-    let (dead, back): (Vec<Held>, Vec<Held>) = held.iter().partition(|job| job.attempts >= job.max_attempts);
-    let mut by_attempts: BTreeMap<i64, Vec<i64>> = BTreeMap::new();
-    for job in &back {
-        by_attempts.entry(job.attempts).or_default().push(job.id);
+    let begun = claim.begun(statements, session, |row| row.int(0)).await?;
+    let fates: Vec<Fate> = lost.iter().map(|job| Fate::of(job, begun.as_ref())).collect();
+    let mut groups: BTreeMap<Fate, Vec<i64>> = BTreeMap::new();
+    for (job, fate) in lost.iter().zip(&fates) {
+        groups.entry(*fate).or_default().push(job.id);
     }
-    let mut matched = 0;
-    for (attempts, ids) in by_attempts {
-        let delay = micros(shared.config.backoff.delay(attempts));
+    let mut recovered = Recovered { claims: u64::from(!lost.is_empty()), ..Recovered::default() };
+    for (fate, ids) in groups {
+        let (sql, values) = match fate {
+            Fate::Back(attempts) => (&statements.lost_back, vec![micros(shared.config.backoff.delay(attempts)).into()]),
+            Fate::Unbegun => (&statements.lost_unbegun, vec![]),
+            Fate::Dead => (&statements.lost_dead, vec![]),
+            Fate::Held => (&statements.lost_held, vec![]),
+        };
+        let counter = match fate {
+            Fate::Back(_) | Fate::Unbegun => &mut recovered.returned,
+            Fate::Dead => &mut recovered.dead,
+            Fate::Held => &mut recovered.held,
+        };
         for chunk in ids.into_iter().collect::<Ids>().chunks() {
-            let statement = chunk.statement(&statements.lost_back, vec![delay.into()], vec![claim.id.into()]);
-            matched += session.execute(&statement).await?.matched;
+            *counter += session.execute(&chunk.statement(sql, values.clone(), vec![claim.id.into()])).await?.matched;
         }
     }
-    for chunk in dead.iter().map(|job| job.id).collect::<Ids>().chunks() {
-        let statement = chunk.statement(&statements.lost_dead, vec![], vec![claim.id.into()]);
-        matched += session.execute(&statement).await?.matched;
-    }
-    if matched != held.len() as u64 {
+    if recovered.returned + recovered.dead + recovered.held != lost.len() as u64 {
         return Err(Error::new(ErrorKind::Contention, "rows of an expired claim changed under their locks"));
     }
-    let ended: Vec<Ended<'_>> = held
+    let ended: Vec<Ended<'_>> = lost
         .iter()
-        .map(|job| Ended {
+        .zip(&fates)
+        .map(|(job, fate)| Ended {
             job_id: job.id,
             row_key: None,
             fence: job.fence,
             outcome: "lost",
-            is_final: job.attempts >= job.max_attempts,
+            left: fate.left(),
             worker: &claim.worker,
             claim_id: claim.id,
-            error: Some("lease expired"),
+            error: Some(fate.error()),
         })
         .collect();
     record(statements, session, &ended).await?;
-    if !held.is_empty() {
-        recovered.claims = 1;
-        recovered.returned = back.len() as u64;
-        recovered.dead = dead.len() as u64;
-    }
     Ok(recovered)
+}
+
+/// What becomes of a row whose lease ran out. Rows of one fate are written together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Fate {
+    /// Another attempt, after the back-off of so many.
+    Back(i64),
+    /// Another attempt at once: this one was not begun, and is not counted.
+    Unbegun,
+    /// No attempt is left.
+    Dead,
+    /// It was begun, in a claim that holds: a person is asked.
+    Held,
+}
+
+impl Fate {
+    /// `begun` is `None` for a claim that does not hold.
+    fn of(job: &Held, begun: Option<&HashSet<i64>>) -> Self {
+        match begun {
+            Some(begun) if begun.contains(&job.id) => Fate::Held,
+            Some(_) => Fate::Unbegun,
+            None if job.attempts >= job.max_attempts => Fate::Dead,
+            None => Fate::Back(job.attempts),
+        }
+    }
+
+    pub(super) fn left(self) -> Left {
+        match self {
+            Fate::Back(_) | Fate::Unbegun => Left::Open,
+            Fate::Dead => Left::Dead,
+            Fate::Held => Left::Held,
+        }
+    }
+
+    /// What the row and the ledger say; the same text is in the statements of jobs.
+    pub(super) fn error(self) -> &'static str {
+        match self {
+            Fate::Held => "lease expired after it was started",
+            _ => "lease expired",
+        }
+    }
 }

@@ -42,8 +42,10 @@ pub struct QueueStats {
     pub delayed: Count,
     /// Jobs in open claims.
     pub claimed: u64,
-    /// Jobs that wait for a person.
+    /// Jobs out of attempts, that wait for a person.
     pub dead: Count,
+    /// Jobs that were begun when their lease ran out, and wait for a person.
+    pub held: Count,
     /// For how long the first due job has been waiting.
     pub oldest_due: Option<Duration>,
     /// All jobs by state; only when asked for, since it scans the table.
@@ -144,7 +146,8 @@ async fn queue_stats(shared: &Shared, statements: &Statements, session: &mut Ses
         }
     }
     let values = vec![queue.into(), Value::Int(CAP + 1)];
-    stats.dead.add(one(&session.query(&plain(&statements.count_dead, values)).await?)?);
+    stats.dead.add(one(&session.query(&plain(&statements.count_dead, values.clone())).await?)?);
+    stats.held.add(one(&session.query(&plain(&statements.count_held, values)).await?)?);
     Ok(stats)
 }
 

@@ -2,6 +2,7 @@
 
 use super::ids::Ids;
 use super::plain;
+use crate::claim::OnLost;
 use crate::dialect::Statements;
 use crate::error::Result;
 use crate::job::ClaimedJob;
@@ -39,6 +40,7 @@ pub(crate) struct NewClaim {
     pub max_run: Option<Duration>,
     /// The mapping's record; `None` for jobs.
     pub table_id: Option<i64>,
+    pub on_lost: OnLost,
 }
 
 pub(crate) fn next_queue(statements: &Statements, after: &str) -> Statement {
@@ -94,6 +96,7 @@ pub(crate) fn insert_claim(statements: &Statements, claim: &NewClaim, count: usi
         Value::Int(count as i64),
         keys.into(),
         claim.table_id.into(),
+        claim.on_lost.name().into(),
     ];
     plain(&statements.insert_claim, values)
 }
@@ -104,6 +107,11 @@ pub(crate) fn mark(statements: &Statements, ids: &Ids, claim_id: i64) -> Stateme
 
 pub(crate) fn bury(statements: &Statements, ids: &Ids) -> Statement {
     ids.statement(&statements.bury, vec![], vec![])
+}
+
+/// That a job, or a row of a mapped table by its key, is about to be handed out.
+pub(crate) fn start(statements: &Statements, claim_id: i64, job_id: i64, row_key: Option<String>, fence: i64) -> Statement {
+    plain(&statements.start, vec![job_id.into(), fence.into(), row_key.into(), claim_id.into()])
 }
 
 pub(crate) fn exhaust(statements: &Statements, ids: &Ids) -> Statement {

@@ -27,6 +27,23 @@ impl From<(i64, i64, i64, i64)> for Held {
     }
 }
 
+/// Where an attempt left its row, as the ledger's `final` keeps it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Left {
+    /// It goes on, or is done.
+    Open = 0,
+    /// Out of attempts.
+    Dead = 1,
+    /// Waits for a person.
+    Held = 2,
+}
+
+impl Left {
+    pub(crate) fn dead_if(is_final: bool) -> Self {
+        if is_final { Left::Dead } else { Left::Open }
+    }
+}
+
 /// A row of the attempts ledger.
 pub(crate) struct Ended<'a> {
     /// 0 for a row of a mapped table.
@@ -34,7 +51,7 @@ pub(crate) struct Ended<'a> {
     pub row_key: Option<String>,
     pub fence: i64,
     pub outcome: &'static str,
-    pub is_final: bool,
+    pub left: Left,
     pub worker: &'a str,
     pub claim_id: i64,
     pub error: Option<&'a str>,
@@ -80,7 +97,7 @@ pub(crate) fn insert_attempts(statements: &Statements, ended: &[Ended<'_>]) -> S
             attempt.job_id.into(),
             attempt.fence.into(),
             attempt.outcome.into(),
-            Value::Int(i64::from(attempt.is_final)),
+            Value::Int(attempt.left as i64),
             attempt.worker.into(),
             attempt.claim_id.into(),
             attempt.error.map(stored_error).into(),
@@ -138,6 +155,7 @@ pub(crate) fn job_end(state: &str) -> Option<&'static str> {
         JobState::Done => Some("completed"),
         JobState::Dead => Some("failed"),
         JobState::Cancelled => Some("cancelled"),
+        JobState::Held => Some("lost"),
         JobState::Ready => None,
     }
 }

@@ -28,7 +28,7 @@ pub(crate) fn attempt(row: &Row) -> Result<Attempt> {
     Ok(Attempt {
         fence: row.int(0)?,
         outcome: row.text(1)?,
-        is_final: row.int(2)? != 0,
+        is_final: row.int(2)? == 1,
         worker: row.text(3)?,
         claimed_at: row.opt(4, Row::time)?,
         ended_at: row.time(5)?,

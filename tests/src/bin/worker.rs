@@ -13,12 +13,13 @@
 //! - `hold` claims one job, says `held TIME`, and completes it when its stdin ends: `Accepted TIME` by its own clock.
 //! - `ask LEASE` says whether a lease is `busy` or `free`, how many rows recovery took back, and its own clock.
 //! - `memory ROUNDS` claims and completes jobs one at a time and says by how many KiB it grew.
+//! - `begun` claims five at most once and hangs inside of its third job.
 
 use conformance::records::Recorder;
 use nix::sys::signal::{SigSet, Signal, raise};
 use rowclaim::blocking::{Claim, Claimable, Engine, Handled, Leased, WorkRequest};
 use rowclaim::faults::Fault;
-use rowclaim::{ClaimRequest, Config, Finish, LeaseRequest, Mapping, NewJob, Outcome, RowClaimRequest};
+use rowclaim::{ClaimRequest, Config, Finish, LeaseRequest, Mapping, NewJob, OnLost, Outcome, RowClaimRequest};
 use std::path::Path;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, SystemTime};
@@ -40,6 +41,7 @@ fn main() {
     let errors = match mode.as_str() {
         "race" => race(&engine, &mut recorder),
         "crash" => crash(&engine, &mut recorder),
+        "begun" => begun(&engine, &mut recorder),
         "steps" => steps(&engine, &mut recorder),
         "drain" => drain(&engine, &mut recorder),
         "three" => three(&engine, &mut recorder, rest),
@@ -116,6 +118,22 @@ fn poison(engine: &Engine, table: &str, mapping: &str) -> u32 {
         raise(Signal::SIGKILL).unwrap();
     }
     0
+}
+
+/// Hangs inside of the third job until it is killed.
+fn begun(engine: &Engine, recorder: &mut Recorder) -> u32 {
+    let mut request = WorkRequest::new(ClaimRequest::new("q").limit(5).on_lost(OnLost::Hold));
+    request.finish_each = true;
+    let mut handled = 0;
+    let summary = engine.work(&request, |job| {
+        recorder.write("start", job.id, job.fence);
+        handled += 1;
+        if handled == 3 {
+            std::thread::sleep(Duration::from_secs(600));
+        }
+        Handled::As(Outcome::Complete)
+    });
+    u32::from(summary.is_err())
 }
 
 fn steps(engine: &Engine, recorder: &mut Recorder) -> u32 {

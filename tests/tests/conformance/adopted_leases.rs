@@ -35,7 +35,7 @@ fn with_milliseconds(db: &Db) -> UserTable<'_> {
 }
 
 fn returned(rows: u64) -> Recovered {
-    Recovered { claims: u64::from(rows > 0), returned: rows, dead: 0 }
+    Recovered { claims: u64::from(rows > 0), returned: rows, dead: 0, ..Recovered::default() }
 }
 
 every_database! {
@@ -166,7 +166,7 @@ every_database! {
             abandon(batch);
             db.expire();
             let dead = u64::from(attempt == 3);
-            assert_eq!(table.recover().unwrap(), Recovered { claims: 1, returned: 2 - dead, dead });
+            assert_eq!(table.recover().unwrap(), Recovered { claims: 1, returned: 2 - dead, dead, ..Recovered::default() });
         }
         assert_eq!(targets.column("status"), ["3", "0"], "nothing stays held");
         assert_eq!(targets.column("attempts"), ["3", "3"]);

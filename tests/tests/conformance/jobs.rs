@@ -2,6 +2,7 @@
 //!
 //! What a binding makes of a payload (85, and the decoding of 56 and 73) is tested there; here is what the engine does.
 
+use conformance::raw::OWN_TABLES;
 use conformance::{Db, Kind, every_database};
 use rowclaim::{ClaimRequest, Finish, NewJob, Outcome, Timestamp, Unique};
 use std::time::Duration;
@@ -87,7 +88,7 @@ fn a_job_that_cannot_be_read_does_not_keep_the_others() {
 fn the_tables_can_be_made_with_the_row_format_of_older_servers() {
     for kind in Kind::SERVERS {
         let Some(db) = Db::new(kind, "") else { continue };
-        for table in ["jobs", "claims", "attempts", "tables", "leases", "schema"] {
+        for table in OWN_TABLES {
             db.raw().run(&format!("ALTER TABLE {{{table}}} ROW_FORMAT = COMPACT"));
         }
         let formats = db.raw().rows(&format!(

@@ -5,7 +5,7 @@
 use conformance::tables::{TARGETS, UserTable};
 use conformance::{Db, Kind};
 use rowclaim::faults::Fault;
-use rowclaim::{ClaimRequest, NewJob, RowClaimRequest, Value};
+use rowclaim::{ClaimRequest, NewJob, OnLost, RowClaimRequest, Value};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -28,11 +28,16 @@ fn crowded(kind: Kind, options: &str) -> Option<Db> {
 
 /// The rows that the transaction of one claim has locked when it is about to commit.
 fn most_locked(db: &Db, claim: impl FnOnce() -> usize + Send) -> (usize, i64) {
+    most_locked_by(db, "INSERT", claim)
+}
+
+/// The same of whatever writes the row of a claim.
+fn most_locked_by(db: &Db, event: &str, claim: impl FnOnce() -> usize + Send) -> (usize, i64) {
     let mut raw = db.raw();
     // The claim's row names the connection; it is read before its commit.
     raw.run("SET SESSION TRANSACTION ISOLATION LEVEL READ UNCOMMITTED");
     raw.run(&format!(
-        "CREATE TRIGGER {}who BEFORE INSERT ON {{claims}} FOR EACH ROW SET NEW.worker = CONNECTION_ID()",
+        "CREATE TRIGGER {}who BEFORE {event} ON {{claims}} FOR EACH ROW SET NEW.worker = CONNECTION_ID()",
         db.prefix
     ));
     db.faults.order("COMMIT", Fault::Pause, 0, 1);
@@ -165,6 +170,38 @@ fn a_claim_on_a_mapped_table_locks_few_rows_whatever_its_indexes() {
                 assert_eq!(claimed, limit, "{place}");
                 assert!((limit as i64..=bound).contains(&locked), "{place} locks {locked} rows, more than {bound} or unseen");
             }
+        }
+    }
+}
+
+/// Whether it holds what was begun or not, a recovery locks the rows of its claim and few others.
+#[test]
+fn a_recovery_locks_few_rows_also_where_some_are_held() {
+    let _reader = READER.lock().unwrap_or_else(PoisonError::into_inner);
+    for kind in Kind::SERVERS {
+        for on_lost in [OnLost::Retry, OnLost::Hold] {
+            let Some(db) = crowded(kind, "heartbeat=0") else { continue };
+            let mut claims = Vec::new();
+            let (lost, locked) = (0..4)
+                .map(|_| {
+                    let claim = db.engine.claim(&ClaimRequest::new("q").limit(100).on_lost(on_lost)).unwrap();
+                    for _ in 0..30 {
+                        claim.next_job().unwrap().unwrap();
+                    }
+                    claims.push(claim);
+                    db.expire();
+                    most_locked_by(&db, "UPDATE", || {
+                        let recovered = db.engine.recover().unwrap();
+                        assert_eq!(recovered.held, if on_lost == OnLost::Hold { 30 } else { 0 });
+                        (recovered.returned + recovered.held) as usize
+                    })
+                })
+                .find(|(_, locked)| *locked > 0)
+                .unwrap_or((100, 0));
+            println!("{} {on_lost:?}: recovery of 100 locks {locked} rows", kind.name());
+            assert_eq!(lost, 100);
+            assert!((100..=216).contains(&locked), "{} {on_lost:?}: locks {locked} rows", kind.name());
+            claims.into_iter().for_each(std::mem::forget);
         }
     }
 }

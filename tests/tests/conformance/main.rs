@@ -18,6 +18,7 @@ mod effects;
 mod faults;
 mod finish;
 mod heartbeat;
+mod held;
 mod jobs;
 mod layering;
 mod leases;

@@ -1,7 +1,7 @@
 //! Who owns a job, when two think so (cases 9, 26, 28, 49, 51). Of rows of mapped tables: `adopted_claiming`, `adopted_leases`.
 
 use conformance::{Db, Kind, every_database, wait_until};
-use rowclaim::blocking::{Lease, Leased};
+use rowclaim::blocking::{Lease, LeaseFilter, Leased};
 use rowclaim::faults::Fault;
 use rowclaim::{ClaimRequest, Finish, LeaseRequest, NewJob, Recovered};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -81,7 +81,7 @@ every_database! {
         };
         let fence = held.fence();
         std::mem::forget(held);
-        let until = db.engine.leases(1).unwrap()[0].lease_until.0;
+        let until = db.engine.leases(&LeaseFilter::default()).unwrap()[0].lease_until.0;
         let (inside, most, starts) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
         std::thread::scope(|scope| {
             for _ in 0..3 {

@@ -37,7 +37,10 @@ fn statements_on_mapped_tables_are_as_in_their_snapshots() {
         for (title, more) in [
             (
                 "every role",
-                format!("{ALL_ROLES},\"lease_until\":\"lease_until\",\"recover_after\":600,\"scope\":{{\"task_id\":42}}"),
+                format!(
+                    "{ALL_ROLES},\"lease_until\":\"lease_until\",\"recover_after\":600,\"scope\":{{\"task_id\":42}},\
+                     \"held\":4,\"on_lost\":\"hold\""
+                ),
             ),
             ("an index that holds status and time", "\"available_at\":\"available_at\",\"zone\":\"Asia/Shanghai\"".to_owned()),
             ("only what every mapping has", String::new()),

@@ -53,6 +53,13 @@ impl Rows<'_> {
         Some(sql.end())
     }
 
+    /// Puts held rows aside for a person; `None` where the mapping has no such status.
+    pub(crate) fn hold(&self, keys: &Keys, token: Uuid, error: &str) -> Option<Statement> {
+        let mut sql = self.aside(error)?;
+        self.held(&mut sql, keys, token);
+        Some(sql.end())
+    }
+
     /// Writes a longer lease, or a fresh sign of life, into held rows; `None` where others go by neither.
     pub(crate) fn touch(&self, keys: &Keys, token: Uuid, lease: Duration) -> Option<Statement> {
         let table = self.table;

@@ -4,7 +4,7 @@
 //! side. Names are quoted by `Flavor::quote`; values are bound; the only numbers in the text are those of the zone.
 //!
 //! Locks: every write goes by key with token or status in its condition and its row count is looked at. Reads take no
-//! locks except `pick`, `lock` and `still_held`, which lock the rows they return.
+//! locks except `pick`, `lock`, `still_held` and `aside_of`, which lock the rows they return.
 
 mod catalog;
 mod claim;
@@ -87,6 +87,17 @@ pub(crate) struct Back<'a> {
     pub error: Option<&'a str>,
     /// The attempt is not counted.
     pub uncount: bool,
+}
+
+/// What becomes of a row that was held for too long by nobody we know.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Gone {
+    /// Waits again; with a time, after it.
+    Back(Option<Duration>),
+    /// Out of attempts.
+    Failed,
+    /// Waits for a person.
+    Held,
 }
 
 /// Renders the statements of one table at one offset of its zone.
@@ -252,10 +263,7 @@ impl Rows<'_> {
     /// Nobody holds the row any more.
     fn free(&self, sql: &mut Sql) {
         let table = self.table;
-        match &table.token_free {
-            Value::Null => sql.push(&format!(", {} = NULL", self.q(&table.token))),
-            _ => sql.push(&format!(", {} = ''", self.q(&table.token))),
-        };
+        self.free_token(sql);
         for column in [&table.claimed_at, &table.lease_until, &table.locked_by] {
             self.clear(sql, column.as_ref());
         }
@@ -275,6 +283,26 @@ impl Rows<'_> {
             sql.push(&format!(", {name} = CASE WHEN {name} > 0 THEN {name} - 1 ELSE 0 END"));
         }
         sql
+    }
+
+    fn free_token(&self, sql: &mut Sql) {
+        let table = self.table;
+        match &table.token_free {
+            Value::Null => sql.push(&format!(", {} = NULL", self.q(&table.token))),
+            _ => sql.push(&format!(", {} = ''", self.q(&table.token))),
+        };
+    }
+
+    /// Aside for a person: nobody's any more, and nobody's to take. When it was claimed stays to be seen.
+    fn aside(&self, error: &str) -> Option<Sql> {
+        let table = self.table;
+        let mut sql = Sql::new(format!("UPDATE {} SET {} = ?", self.name(), self.q(&table.status)));
+        sql.bind(table.held.clone()?);
+        self.free_token(&mut sql);
+        self.set_error(&mut sql, Some(error));
+        self.clear(&mut sql, table.lease_until.as_ref());
+        self.clear(&mut sql, table.locked_by.as_ref());
+        Some(sql)
     }
 
     fn end(&self, error: &str) -> Option<Sql> {

@@ -1,12 +1,11 @@
 //! Rows that other code, or a claim without a record, holds for too long.
 
-use super::{Back, Rows, Sql};
+use super::{Back, Gone, Rows, Sql};
 use crate::plan::keys::Keys;
 use crate::plan::table::layout::{Column, Kind};
 use crate::time::micros;
 use crate::value::{Statement, Value};
 use rowclaim_migrations::Flavor;
-use std::time::Duration;
 
 impl Rows<'_> {
     /// That a held row is old enough to be nobody's: past its lease, or claimed before `recover_after`, or claimed at no
@@ -40,12 +39,15 @@ impl Rows<'_> {
         Some(sql.end())
     }
 
-    /// Takes stale rows of one token back, or ends them as failed: by key, with the token that was seen and the age tested
+    /// Takes stale rows of one token back, ends them as failed or puts them aside: by key, with the token that was seen and the age tested
     /// again, so that a row that was claimed anew meanwhile does not match.
-    pub(crate) fn take_stale(&self, keys: &Keys, token: &Value, end: bool, delay: Option<Duration>) -> Option<Statement> {
+    pub(crate) fn take_stale(&self, keys: &Keys, token: &Value, gone: Gone, error: &str) -> Option<Statement> {
         let table = self.table;
-        let error = "lease expired";
-        let mut sql = if end { self.end(error)? } else { self.back(&Back { delay, error: Some(error), uncount: false }) };
+        let mut sql = match gone {
+            Gone::Back(delay) => self.back(&Back { delay, error: Some(error), uncount: false }),
+            Gone::Failed => self.end(error)?,
+            Gone::Held => self.aside(error)?,
+        };
         sql.push(" WHERE ").then(keys.condition(&self.q(&table.key)));
         self.equal(&mut sql, &table.token, token);
         self.equal(&mut sql, &table.status, &table.processing);

@@ -36,6 +36,15 @@ pub(super) async fn look(look: &mut Look<'_>) -> Result<()> {
                 .mend("rowclaim jobs list --state dead, then rowclaim jobs retry --dead"),
         );
     }
+    let sql = look.shared.names.fill(texts.held);
+    if let Some(count) = one_number(&look.see(&sql, vec![]).await?).filter(|count| *count > 0) {
+        let message = format!("jobs that were begun when their lease ran out: {}", capped(count));
+        look.find(
+            Finding::note("held-jobs", format!("{prefix}jobs"), message)
+                .so("they wait for a person who knows whether they were sent")
+                .mend("rowclaim jobs list --state held, then rowclaim jobs resolve ID --sent or --not-sent"),
+        );
+    }
     let sql = look.shared.names.fill(texts.runs_of_jobs);
     let runs = Runs::read(&look.see(&sql, vec![]).await?);
     lease(look, &format!("{prefix}jobs"), &runs);

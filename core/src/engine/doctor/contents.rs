@@ -58,7 +58,7 @@ async fn statuses(look: &mut Look<'_>, rows: &Rows<'_>, windows: &[Window]) -> R
     let times: Vec<&Column> = [&table.available_at, &table.claimed_at].into_iter().flatten().filter(is_zero_able).collect();
     let mut unknown: Vec<(Value, i64)> = Vec::new();
     let mut zeros: Vec<Zeros> = times.iter().map(|_| Zeros::default()).collect();
-    let mut most_attempts = 0;
+    let (mut most_attempts, mut held) = (0, 0);
     for window in windows {
         let Ok((_, found)) = look.ask(&rows.statuses(window, &times)).await? else { return Ok(()) };
         for mut row in found {
@@ -72,6 +72,10 @@ async fn statuses(look: &mut Look<'_>, rows: &Rows<'_>, windows: &[Window]) -> R
                 let key = row.take(at + 1);
                 counted.1 = counted.1.take().or((key != Value::Null).then_some(key));
             }
+            if table.held.as_ref().is_some_and(|status_of_held| is_same(&status, status_of_held)) {
+                held += count;
+                continue;
+            }
             let mut known = [Some(&table.pending), Some(&table.processing), Some(&table.done), table.failed.as_ref()].into_iter();
             if !known.any(|known| known.is_some_and(|known| is_same(&status, known))) {
                 match unknown.iter_mut().find(|(other, _)| is_same(other, &status)) {
@@ -82,6 +86,15 @@ async fn statuses(look: &mut Look<'_>, rows: &Rows<'_>, windows: &[Window]) -> R
         }
     }
     unknown_statuses(look, table, &unknown, &sample(windows));
+    if held > 0 {
+        let name = table.name.shown();
+        let message = format!("rows that were begun when their lease ran out: {held}{}", sample(windows));
+        look.find(
+            Finding::note("held-rows", &name, message)
+                .so("they wait for a person who knows whether they were sent")
+                .mend(format!("rowclaim rows resolve {name} KEY --sent or --not-sent")),
+        );
+    }
     for (column, zeros) in times.iter().zip(&zeros) {
         zero_dates(look, rows, column, zeros, &sample(windows));
     }

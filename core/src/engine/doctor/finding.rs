@@ -43,7 +43,7 @@ pub struct Finding {
 
 impl Finding {
     /// Every code there is, in the order of the alphabet.
-    pub const CODES: [&'static str; 62] = [
+    pub const CODES: [&'static str; 64] = [
         "attempts-near-full",
         "autocommit-off",
         "binlog-statement",
@@ -65,6 +65,8 @@ impl Finding {
         "galera-not-ready",
         "group-replication",
         "held-by-other-code",
+        "held-jobs",
+        "held-rows",
         "history-long",
         "isolation-serializable",
         "isolation-uncommitted",

@@ -222,7 +222,7 @@ mod tests {
         assert_eq!(jobs.indexes[2].definition, "KEY pick (queue, priority, ready_at)");
         let column = |name: &str| jobs.columns.iter().find(|column| column.name == name).unwrap();
         assert_eq!((column("payload").kind.as_str(), column("payload").collation.as_str()), ("longtext", "utf8mb4_bin"));
-        assert_eq!(column("state").kind, "enum('ready','claimed','done','dead','cancelled')");
+        assert_eq!(column("state").kind, "enum('ready','claimed','done','dead','cancelled','held')");
         assert_eq!(column("queue").definition, "queue VARBINARY(64) NOT NULL");
         assert_eq!(short_type("BIGINT(20)"), "bigint");
         assert_eq!(short_type("DATETIME(6)"), "datetime(6)");

@@ -56,6 +56,7 @@ impl MappedTable {
             lease,
             max_run: request.max_run,
             table_id: None,
+            on_lost: self.mapped.mapping.on_lost,
         };
         // Whatever was last written under the token, for the look after a lost connection.
         let mut sent: Option<Vec<Value>> = None;

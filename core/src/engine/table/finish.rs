@@ -8,7 +8,7 @@ use crate::driver::Session;
 use crate::engine::Shared;
 use crate::engine::finish::record;
 use crate::error::{Error, ErrorKind, Result};
-use crate::plan::finish::{Ended, Held, Stands, same_outcome, stored_error};
+use crate::plan::finish::{Ended, Held, Left, Stands, same_outcome, stored_error};
 use crate::plan::keys::{Keys, shown};
 use crate::plan::plain;
 use crate::plan::table::Table;
@@ -175,7 +175,7 @@ impl Step<'_> {
                 row_key: Some(shown(&self.key(row))),
                 fence: row.fence,
                 outcome,
-                is_final: is_final(row),
+                left: Left::dead_if(is_final(row)),
                 worker: &self.claim.worker,
                 claim_id: self.claim.id,
                 error,

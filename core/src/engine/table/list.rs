@@ -41,7 +41,8 @@ impl Engine {
 }
 
 impl MappedTable {
-    /// Whether any row waits or is held: two look-ups that stop at the first row, never a count.
+    /// Whether any row waits or is held by a claim: two look-ups that stop at the first row, never a count. Rows that wait for
+    /// a person (failed, held) do not count.
     ///
     /// # Errors
     /// `Invalid` for a wrong filter; `Config`, `Schema`, `Unavailable`.
@@ -104,7 +105,7 @@ impl MappedTable {
     }
 
     /// Takes held rows away from their owners and puts them back at once; the owners' writes are refused from then on. For
-    /// a person who knows that the owner is gone. How many.
+    /// a person who knows that the owner is gone, and also where the mapping holds rows that were begun. How many.
     ///
     /// # Errors
     /// As [`MappedTable::retry`].
@@ -147,6 +148,7 @@ impl MappedTable {
     #[cfg(feature = "faults")]
     pub async fn statements(&self) -> Result<Vec<String>> {
         self.run("statements", async |shared, session, table, _| {
+            use crate::{claim::Resolution, dialect::rows::Gone};
             let rows = statements_of(shared, session, table).await?;
             let search = access::Search::new(table, &[], &[], None)?;
             let mut texts: Vec<String> = rows.finding(&search, 100).into_iter().map(|s| s.sql).collect();
@@ -168,7 +170,11 @@ impl MappedTable {
                 rows.fail(&keys, token, "e"),
                 rows.touch(&keys, token, std::time::Duration::from_secs(60)),
                 rows.stale_rows(500),
-                rows.take_stale(&keys, &table.token_free, false, None),
+                rows.take_stale(&keys, &table.token_free, Gone::Back(None), "e"),
+                rows.hold(&keys, token, "e"),
+                rows.aside_of(&keys),
+                rows.resolve(&keys, Resolution::Sent),
+                rows.resolve(&keys, Resolution::NotSent),
             ];
             texts.extend(others.into_iter().flatten().map(|s| s.sql));
             Ok(texts)

@@ -9,6 +9,7 @@ pub(super) mod finish;
 mod list;
 pub(super) mod recover;
 pub(super) mod renew;
+mod resolve;
 
 pub use list::TableRecord;
 

@@ -2,12 +2,13 @@
 
 use super::finish::backoff;
 use super::{MappedTable, execute_each, statements_of};
+use crate::claim::OnLost;
 use crate::dialect::Statements;
-use crate::dialect::rows::{Back, Rows};
+use crate::dialect::rows::{Back, Gone, Rows};
 use crate::driver::Session;
 use crate::engine::Shared;
 use crate::engine::finish::record;
-use crate::engine::recover::{Expired, Recovered};
+use crate::engine::recover::{Expired, Fate, Recovered};
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::finish::Ended;
 use crate::plan::keys::{Keys, shown};
@@ -40,25 +41,24 @@ pub(in crate::engine) async fn put_back(
             held.push(rows::candidate(&mut row, 0)?);
         }
     }
-    let mut recovered = Recovered::default();
-    let mut matched = 0;
-    for (attempts, keys) in groups(table, &held) {
-        let chunks = Keys::new(keys)?.chunks();
-        let count = match attempts {
-            None => execute_each(session, &chunks, |chunk| rows.fail(chunk, claim.token, "lease expired")).await?,
-            Some(attempts) => {
-                let back = Back { delay: lost_delay(table, &backoff, attempts), error: Some("lease expired"), uncount: false };
-                execute_each(session, &chunks, |chunk| Some(rows.put_back(chunk, claim.token, &back))).await?
-            }
+    let begun = claim.begun(statements, session, |row| row.text(1)).await?;
+    let fates: Vec<Fate> = held.iter().map(|row| fate(table, row, begun.as_ref())).collect();
+    let mut recovered = Recovered { claims: u64::from(!held.is_empty()), ..Recovered::default() };
+    for (fate, keys) in groups(&held, &fates) {
+        let back = |delay, uncount| Back { delay, error: Some(fate.error()), uncount };
+        let write = |chunk: &Keys| match fate {
+            Fate::Dead => rows.fail(chunk, claim.token, fate.error()),
+            Fate::Held => rows.hold(chunk, claim.token, fate.error()),
+            Fate::Unbegun => Some(rows.put_back(chunk, claim.token, &back(None, true))),
+            Fate::Back(attempts) => Some(rows.put_back(chunk, claim.token, &back(lost_delay(table, &backoff, attempts), false))),
         };
-        *(if attempts.is_none() { &mut recovered.dead } else { &mut recovered.returned }) += count;
-        matched += count;
+        *counter(&mut recovered, fate) += execute_each(session, &Keys::new(keys)?.chunks(), write).await?;
     }
-    if matched != held.len() as u64 {
+    if recovered.returned + recovered.dead + recovered.held != held.len() as u64 {
         return Err(Error::new(ErrorKind::Contention, "rows of an expired claim changed under their locks"));
     }
-    recovered.claims = u64::from(!held.is_empty());
-    record_lost(statements, session, table, &held, claim.id, &claim.worker).await?;
+    let lost = held.iter().zip(fates).map(|(row, fate)| (row, fate, fate.error()));
+    record_lost(statements, session, lost, claim.id, &claim.worker).await?;
     Ok(recovered)
 }
 
@@ -67,34 +67,51 @@ fn lost_delay(table: &Table, backoff: &Backoff, attempts: i64) -> Option<Duratio
     (!table.recurs()).then(|| backoff.delay(attempts))
 }
 
-/// Rows by what becomes of them: `None` ends them as failed, otherwise the attempts that set their back-off.
-fn groups(table: &Table, held: &[Candidate]) -> BTreeMap<Option<i64>, Vec<Value>> {
-    let mut groups: BTreeMap<Option<i64>, Vec<Value>> = BTreeMap::new();
-    for row in held {
-        groups.entry((!row.is_spent(table)).then_some(row.attempts.max(1))).or_default().push(row.key.clone());
+/// `begun` is `None` for a claim that does not hold.
+fn fate(table: &Table, row: &Candidate, begun: Option<&HashSet<String>>) -> Fate {
+    match begun {
+        // The ledger keeps 191 characters of a key: of two that differ behind them, both count as begun.
+        Some(begun) if begun.contains(&shown(&row.key)) => Fate::Held,
+        Some(_) => Fate::Unbegun,
+        None if row.is_spent(table) => Fate::Dead,
+        None => Fate::Back(row.attempts.max(1)),
+    }
+}
+
+/// Keys by what becomes of their rows.
+fn groups(rows: &[Candidate], fates: &[Fate]) -> BTreeMap<Fate, Vec<Value>> {
+    let mut groups: BTreeMap<Fate, Vec<Value>> = BTreeMap::new();
+    for (row, fate) in rows.iter().zip(fates) {
+        groups.entry(*fate).or_default().push(row.key.clone());
     }
     groups
 }
 
-async fn record_lost(
+fn counter(recovered: &mut Recovered, fate: Fate) -> &mut u64 {
+    match fate {
+        Fate::Back(_) | Fate::Unbegun => &mut recovered.returned,
+        Fate::Dead => &mut recovered.dead,
+        Fate::Held => &mut recovered.held,
+    }
+}
+
+async fn record_lost<'a>(
     statements: &Statements,
     session: &mut Session,
-    table: &Table,
-    held: &[Candidate],
+    lost: impl Iterator<Item = (&'a Candidate, Fate, &'a str)>,
     claim_id: i64,
     worker: &str,
 ) -> Result<()> {
-    let ended: Vec<Ended<'_>> = held
-        .iter()
-        .map(|row| Ended {
+    let ended: Vec<Ended<'_>> = lost
+        .map(|(row, fate, error)| Ended {
             job_id: 0,
             row_key: Some(shown(&row.key)),
             fence: row.fence,
             outcome: "lost",
-            is_final: row.is_spent(table),
+            left: fate.left(),
             worker,
             claim_id,
-            error: Some("lease expired"),
+            error: Some(error),
         })
         .collect();
     record(statements, session, &ended).await
@@ -183,24 +200,34 @@ async fn take(shared: &Shared, session: &mut Session, rows: &Rows<'_>, stale: &[
     let table = rows.table;
     let backoff = backoff(shared, table);
     let candidates: Vec<Candidate> = stale.iter().map(|stale| stale.row.clone()).collect();
+    // Where a send must not be made twice, nobody knows whether other code had begun it.
+    let is_held = table.mapping.on_lost == OnLost::Hold;
+    let fates: Vec<Fate> = candidates.iter().map(|row| if is_held { Fate::Held } else { fate(table, row, None) }).collect();
+    let error = if is_held { "lease expired, unknown whether it was started" } else { "lease expired" };
     let mut recovered = Recovered::default();
     session.begin().await?;
-    for (attempts, keys) in groups(table, &candidates) {
-        let delay = lost_delay(table, &backoff, attempts.unwrap_or(1));
-        let chunks = Keys::new(keys)?.chunks();
-        let count =
-            execute_each(session, &chunks, |chunk| rows.take_stale(chunk, &first.token, attempts.is_none(), delay)).await?;
-        *(if attempts.is_none() { &mut recovered.dead } else { &mut recovered.returned }) += count;
+    for (fate, keys) in groups(&candidates, &fates) {
+        let gone = match fate {
+            Fate::Back(attempts) => Gone::Back(lost_delay(table, &backoff, attempts)),
+            Fate::Unbegun => Gone::Back(None),
+            Fate::Dead => Gone::Failed,
+            Fate::Held => Gone::Held,
+        };
+        let write = |chunk: &Keys| rows.take_stale(chunk, &first.token, gone, error);
+        *counter(&mut recovered, fate) += execute_each(session, &Keys::new(keys)?.chunks(), write).await?;
     }
-    recovered.claims = u64::from(recovered.returned + recovered.dead > 0);
-    if table.mapping.registry && recovered.returned + recovered.dead == candidates.len() as u64 {
+    let taken = recovered.returned + recovered.dead + recovered.held;
+    recovered.claims = u64::from(taken > 0);
+    if table.mapping.registry && taken == candidates.len() as u64 {
         let statements = shared.statements(session).await?;
         let holder = if first.holder.is_empty() { "other code" } else { &first.holder };
-        record_lost(statements, session, table, &candidates, 0, holder).await?;
+        let lost = candidates.iter().zip(fates).map(|(row, fate)| (row, fate, error));
+        record_lost(statements, session, lost, 0, holder).await?;
     }
     session.commit().await?;
     if recovered.claims > 0 {
-        log::warn!("{}: rows held for too long: {} returned, {} failed", table.name.shown(), recovered.returned, recovered.dead);
+        let Recovered { returned, dead, held, .. } = recovered;
+        log::warn!("{}: rows held for too long: {returned} returned, {dead} failed, {held} held", table.name.shown());
     }
     Ok(recovered)
 }

@@ -4,6 +4,7 @@
 //! that mends it.
 
 pub(crate) mod access;
+mod held;
 pub(crate) mod layout;
 pub(crate) mod rows;
 
@@ -107,6 +108,7 @@ pub(crate) struct Table {
     pub processing: Value,
     pub done: Value,
     pub failed: Option<Value>,
+    pub held: Option<Value>,
     pub token: Column,
     pub token_form: TokenForm,
     /// What the token column holds in a row nobody holds.
@@ -160,6 +162,7 @@ impl Table {
         let (pending, processing, done) =
             (value("pending", &mapping.pending)?, value("processing", &mapping.processing)?, value("done", &mapping.done)?);
         let failed = mapping.failed.as_ref().map(|failed| value("failed", failed)).transpose()?;
+        let held = mapping.held.as_ref().map(|held| value("held", held)).transpose()?;
         let token = binder.column("token", &mapping.token)?;
         let (token_form, token_free) = binder.token(&token)?;
         let number = |role: &str, column: &Option<String>| binder.typed(role, column, "a whole number", is_int);
@@ -200,6 +203,7 @@ impl Table {
             processing,
             done,
             failed,
+            held,
             token,
             token_form,
             token_free,
@@ -223,6 +227,7 @@ impl Table {
         if self.failed.as_ref().is_some_and(|failed| [&self.pending, &self.processing, &self.done].contains(&failed)) {
             return refuse("failed must differ from pending, processing and done".to_owned());
         }
+        self.check_held()?;
         if self.mapping.max_attempts.is_some() && (self.attempts.is_none() || self.failed.is_none()) {
             return refuse("max_attempts needs attempts, which counts them, and failed, where such rows go".to_owned());
         }
