@@ -4,13 +4,13 @@
 //! The names of parameters are PHP's, for named arguments.
 #![allow(non_snake_case)]
 
-use crate::arguments::{Flag, Int, Seconds, Text, partition, queues};
+use crate::arguments::{Flag, Int, Seconds, Text, ids, on_lost, partition, queues, resolution};
 use crate::claim::Claim;
 use crate::connect;
 use crate::create::{JobArguments, new_job, new_jobs};
 use crate::created::Created;
 use crate::exceptions::exception;
-use crate::held::Batch;
+use crate::held::{Batch, answers};
 use crate::mapping::{self, Given};
 use crate::process::{CLOSE_LIMIT, gate};
 use crate::rows::{self, Array};
@@ -20,7 +20,7 @@ use crate::work::{WorkArguments, work};
 use ext_php_rs::exception::PhpResult;
 use ext_php_rs::prelude::*;
 use ext_php_rs::types::{Iterable, ZendHashTable, Zval};
-use rowclaim::{ClaimRequest, DoctorRequest, JobFilter, JobState, PruneRequest};
+use rowclaim::{ClaimRequest, ClaimedJob, DoctorRequest, JobFilter, JobState, PruneRequest};
 use std::time::Duration;
 
 /// A handle on one database; the connections behind it are this process's, made on first use and shared.
@@ -91,6 +91,7 @@ impl Engine {
         maxRun: Option<Seconds>,
         priority: Option<Int>,
         partition: Option<&ZendHashTable>,
+        onLost: Option<Text>,
     ) -> PhpResult<Claim> {
         let mut request = ClaimRequest::new("");
         request.queues = self::queues(queues)?;
@@ -101,6 +102,7 @@ impl Engine {
         request.max_run = maxRun.map(|span| span.span("maxRun")).transpose()?;
         request.priority = priority.map(Int::priority).transpose()?;
         request.partition = partition.map(self::partition).transpose()?;
+        request.on_lost = on_lost(onLost)?;
         gate(|| self.inner.claim(&request)).map(|claim| Claim(Batch::new(claim)))
     }
 
@@ -117,6 +119,7 @@ impl Engine {
         maxRun: Option<Seconds>,
         maxIdle: Option<Seconds>,
         finish: Option<Text>,
+        onLost: Option<Text>,
     ) -> PhpResult<Summary> {
         let arguments = WorkArguments {
             batch,
@@ -128,7 +131,7 @@ impl Engine {
             max_idle: maxIdle,
             finish,
         };
-        work(&self.inner, handlers, arguments).map(Summary)
+        work(&self.inner, handlers, on_lost(onLost)?, arguments).map(Summary)
     }
 
     /// The user's table `name` by a mapping, checked at once. Throws `ConfigException`, naming the entry and the column,
@@ -190,7 +193,13 @@ impl Engine {
         gate(|| self.inner.retry(id.0, force.0))
     }
 
-    /// Takes a waiting or dead job out. Throws `NotFoundException`.
+    /// Says of held jobs whether they were sent.
+    pub fn resolve(&self, ids: &ZendHashTable, sent: Flag) -> PhpResult<Array> {
+        let ids = self::ids(ids)?;
+        Ok(answers::<ClaimedJob>(&ids, gate(|| self.inner.resolve(&ids, resolution(sent)))?)?)
+    }
+
+    /// Takes a waiting, dead or held job out. Throws `NotFoundException`.
     #[php(defaults(force = false))]
     pub fn cancel(&self, id: Int, force: Flag) -> PhpResult<bool> {
         gate(|| self.inner.cancel(id.0, force.0))

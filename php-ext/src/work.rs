@@ -11,7 +11,7 @@ use ext_php_rs::exception::PhpResult;
 use ext_php_rs::types::{ZendCallable, ZendHashTable, Zval};
 use ext_php_rs::zend::ExecutorGlobals;
 use rowclaim::blocking::{Engine, Handled, Summary, Table, WorkRequest};
-use rowclaim::{ClaimRequest, Outcome, RowClaimRequest};
+use rowclaim::{ClaimRequest, OnLost, Outcome, RowClaimRequest};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -69,7 +69,7 @@ impl WorkArguments {
 ///
 /// # Errors
 /// As the core's `work`; `InvalidException` for handlers that cannot be called; what a signal handler throws.
-pub fn work(engine: &Engine, handlers: &ZendHashTable, arguments: WorkArguments) -> PhpResult<Summary> {
+pub fn work(engine: &Engine, handlers: &ZendHashTable, on_lost: OnLost, arguments: WorkArguments) -> PhpResult<Summary> {
     let mut queues = Vec::with_capacity(handlers.len());
     let mut callables = HashMap::with_capacity(handlers.len());
     let mut entries = handlers.iter();
@@ -84,7 +84,7 @@ pub fn work(engine: &Engine, handlers: &ZendHashTable, arguments: WorkArguments)
         callables.insert(queue.clone(), callable);
         queues.push(queue);
     }
-    let mut claim = ClaimRequest::new("");
+    let mut claim = ClaimRequest::new("").on_lost(on_lost);
     claim.queues = queues;
     if let Some(batch) = arguments.batch {
         claim.limit = batch.size("batch")?;
@@ -127,11 +127,10 @@ pub fn work_rows(table: &Table, handler: &Zval, mut claim: RowClaimRequest, argu
 
 /// Calls a handler with a job or row; what becomes of that.
 fn handle(handler: &ZendCallable, argument: ext_php_rs::error::Result<Zval>) -> Handled {
-    let given_back = || Handled::Last(Outcome::Release { delay: Duration::ZERO });
-    let Ok(argument) = argument else { return given_back() };
+    let Ok(argument) = argument else { return Handled::BrokenOff };
     match call(handler, vec![&argument]) {
         Called::Returned => Handled::As(Outcome::Complete),
-        Called::Left => given_back(),
+        Called::Left => Handled::BrokenOff,
         Called::Threw => {
             let thrown = ExecutorGlobals::take_exception();
             let error = thrown.as_ref().map(|thrown| throwable_text(thrown)).unwrap_or_default();

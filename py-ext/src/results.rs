@@ -8,8 +8,8 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyList, PyTuple};
 use rowclaim::blocking::Summary;
 use rowclaim::{
-    Attempt, Binding, Count, Created, Finding, JobRow, Migrated, PlannedStatement, Pruned, QueueStats, Recovered, Stats,
-    TableRecord, Timestamp,
+    Attempt, Binding, Count, Created, Finding, JobRow, Migrated, PlannedStatement, Pruned, QueueStats, Recovered, Resolution,
+    Stats, TableRecord, Timestamp,
 };
 
 static RECORDS: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
@@ -81,7 +81,7 @@ pub(crate) fn table_record<'py>(py: Python<'py>, table: &TableRecord) -> Object<
 }
 
 pub(crate) fn recovered<'py>(py: Python<'py>, answer: &Recovered) -> Object<'py> {
-    record(py, "Recovered", (answer.claims, answer.returned, answer.dead))
+    record(py, "Recovered", (answer.claims, answer.returned, answer.dead, answer.held))
 }
 
 pub(crate) fn migrated<'py>(py: Python<'py>, answer: &Migrated) -> Object<'py> {
@@ -90,6 +90,11 @@ pub(crate) fn migrated<'py>(py: Python<'py>, answer: &Migrated) -> Object<'py> {
 
 pub(crate) fn pruned<'py>(py: Python<'py>, answer: &Pruned) -> Object<'py> {
     record(py, "Pruned", (answer.jobs, answer.claims, answer.attempts))
+}
+
+/// What has turned out about a row that was begun.
+pub(crate) fn resolution(sent: bool) -> Resolution {
+    if sent { Resolution::Sent } else { Resolution::NotSent }
 }
 
 fn count<'py>(py: Python<'py>, count: &Count) -> Object<'py> {
@@ -104,6 +109,7 @@ fn queue_stats<'py>(py: Python<'py>, queue: &QueueStats) -> Object<'py> {
         count(py, &queue.delayed)?,
         queue.claimed,
         count(py, &queue.dead)?,
+        count(py, &queue.held)?,
         oldest_due,
         queue.exact.clone(),
     );
