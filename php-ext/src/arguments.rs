@@ -10,7 +10,7 @@ use ext_php_rs::exception::PhpResult;
 use ext_php_rs::flags::DataType;
 use ext_php_rs::types::{ZendHashTable, ZendObject, ZendStr, Zval};
 use ext_php_rs::zend::{ClassEntry, ExecutorGlobals, ce};
-use rowclaim::{Timestamp, Unique, span_from_seconds};
+use rowclaim::{OnLost, Resolution, Timestamp, Unique, span_from_seconds};
 use std::time::Duration;
 
 unsafe extern "C" {
@@ -298,6 +298,20 @@ pub fn ids(list: &ZendHashTable) -> PhpResult<Vec<i64>> {
         ids.push(typed::<Int>("ids", "array of ints", id)?.0);
     }
     Ok(ids)
+}
+
+/// `onLost`: 'retry' or 'hold'.
+///
+/// # Errors
+/// `InvalidException` for any other word.
+pub fn on_lost(word: Option<Text>) -> PhpResult<OnLost> {
+    let Some(word) = word else { return Ok(OnLost::default()) };
+    OnLost::parse(&word.utf8("onLost")?).map_err(|error| exception(&error))
+}
+
+/// `$sent`: what has turned out about a row that was begun.
+pub fn resolution(sent: Flag) -> Resolution {
+    if sent.0 { Resolution::Sent } else { Resolution::NotSent }
 }
 
 /// `string|Throwable`: what went wrong; `Class: message` of a throwable.

@@ -4,7 +4,7 @@
 //! The names of parameters are PHP's, for named arguments.
 #![allow(non_snake_case)]
 
-use crate::arguments::{Flag, Int, Seconds, Text, partition, queues, slot};
+use crate::arguments::{Flag, Int, Seconds, Text, ids, on_lost, partition, queues, resolution, slot};
 use crate::claim::Claim;
 use crate::connect;
 use crate::create::{JobArguments, new_job, new_jobs};
@@ -13,7 +13,7 @@ use crate::effect::EffectRecord;
 use crate::exceptions::exception;
 use crate::guard::GuardArguments;
 use crate::handlers::{Handlers, handler_of};
-use crate::held::Batch;
+use crate::held::{Batch, answers};
 use crate::lease::{Lease, LeaseRecord};
 use crate::mapping::{self, Given};
 use crate::once::{OnceArguments, once};
@@ -32,8 +32,8 @@ use ext_php_rs::prelude::*;
 use ext_php_rs::types::{Iterable, ZendHashTable, Zval};
 use rowclaim::blocking::LeaseFilter;
 use rowclaim::{
-    ClaimRequest, DoctorRequest, EffectState, ErrorKind, GuardedWrite, JobFilter, JobState, PruneRequest, RunFilter, RunRequest,
-    RunState,
+    ClaimRequest, ClaimedJob, DoctorRequest, EffectState, ErrorKind, GuardedWrite, JobFilter, JobState, OnLost, PruneRequest,
+    RunFilter, RunRequest, RunState,
 };
 use std::time::Duration;
 
@@ -110,6 +110,7 @@ impl Engine {
         maxRun: Option<Seconds>,
         priority: Option<Int>,
         partition: Option<&ZendHashTable>,
+        onLost: Option<Text>,
     ) -> PhpResult<Claim> {
         let mut request = ClaimRequest::new("");
         request.queues = self::queues(queues)?;
@@ -120,6 +121,7 @@ impl Engine {
         request.max_run = maxRun.map(|span| span.span("maxRun")).transpose()?;
         request.priority = priority.map(Int::priority).transpose()?;
         request.partition = partition.map(self::partition).transpose()?;
+        request.on_lost = on_lost(onLost)?;
         gate(|| self.inner.claim(&request)).map(|claim| Claim(Batch::new(claim)))
     }
 
@@ -136,6 +138,7 @@ impl Engine {
         maxRun: Option<Seconds>,
         maxIdle: Option<Seconds>,
         finish: Option<Text>,
+        onLost: Option<Text>,
     ) -> PhpResult<Summary> {
         let arguments = WorkArguments {
             batch,
@@ -147,7 +150,7 @@ impl Engine {
             max_idle: maxIdle,
             finish,
         };
-        work(&Work::on_jobs(&self.inner, handlers, arguments)?).map(Summary)
+        work(&Work::on_jobs(&self.inner, handlers, on_lost(onLost)?, arguments)?).map(Summary)
     }
 
     /// Work on jobs behind an HTTP request or a crontab. Throws `InvalidException`.
@@ -174,7 +177,7 @@ impl Engine {
             max_idle: None,
             finish,
         };
-        Runner::new(token, name, Work::on_jobs(&self.inner, handlers, arguments)?)
+        Runner::new(token, name, Work::on_jobs(&self.inner, handlers, OnLost::default(), arguments)?)
     }
 
     /// Has an effect happen once. Throws what `send` and `ask` throw; `InvalidException`, also for another request under the
@@ -407,7 +410,13 @@ impl Engine {
         gate(|| self.inner.retry(id.0, force.0))
     }
 
-    /// Takes a waiting or dead job out. Throws `NotFoundException`.
+    /// Says of held jobs whether they were sent.
+    pub fn resolve(&self, ids: &ZendHashTable, sent: Flag) -> PhpResult<Array> {
+        let ids = self::ids(ids)?;
+        Ok(answers::<ClaimedJob>(&ids, gate(|| self.inner.resolve(&ids, resolution(sent)))?)?)
+    }
+
+    /// Takes a waiting, dead or held job out. Throws `NotFoundException`.
     #[php(defaults(force = false))]
     pub fn cancel(&self, id: Int, force: Flag) -> PhpResult<bool> {
         gate(|| self.inner.cancel(id.0, force.0))

@@ -170,13 +170,21 @@ impl<R: Held> Batch<R> {
     /// # Errors
     /// As the core's `finish`.
     pub fn finish(&self, ids: &[R::Id], outcome: &Outcome) -> PhpResult<ZBox<ZendHashTable>> {
-        let answers = gate(|| R::finish(&self.handle.inner, ids, outcome))?;
-        let mut table = ZendHashTable::new();
-        for (id, answer) in ids.iter().zip(answers) {
-            R::put(&mut table, id, answer == Finish::Accepted)?;
-        }
-        Ok(table)
+        let finished = gate(|| R::finish(&self.handle.inner, ids, outcome))?;
+        Ok(answers::<R>(ids, finished.into_iter().map(|answer| answer == Finish::Accepted).collect())?)
     }
+}
+
+/// Answers about some, by id or key.
+///
+/// # Errors
+/// When PHP refuses a value.
+pub fn answers<R: Held>(ids: &[R::Id], answers: Vec<bool>) -> Result<ZBox<ZendHashTable>> {
+    let mut table = ZendHashTable::new();
+    for (id, answer) in ids.iter().zip(answers) {
+        R::put(&mut table, id, answer)?;
+    }
+    Ok(table)
 }
 
 /// One job or row that was handed out.

@@ -110,7 +110,7 @@ pub fn attempt(row: Attempt) -> Result<Array> {
 /// # Errors
 /// When PHP refuses a value.
 pub fn recovered(answer: Recovered) -> Result<Array> {
-    counts(&[("claims", answer.claims), ("returned", answer.returned), ("dead", answer.dead)])
+    counts(&[("claims", answer.claims), ("returned", answer.returned), ("dead", answer.dead), ("held", answer.held)])
 }
 
 /// What a pruning deleted.
@@ -187,6 +187,7 @@ fn queue_stats(queue: QueueStats) -> Result<Array> {
     count(&mut out, "delayed", queue.delayed, &mut is_capped)?;
     out.insert("claimed", int(queue.claimed))?;
     count(&mut out, "dead", queue.dead, &mut is_capped)?;
+    count(&mut out, "held", queue.held, &mut is_capped)?;
     out.insert("capped", is_capped)?;
     out.insert("oldestDue", queue.oldest_due.map(|span| span.as_secs_f64()))?;
     if let Some(states) = queue.exact {

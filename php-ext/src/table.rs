@@ -3,9 +3,9 @@
 //! As `engine`: arguments become Rust values, then [`gate`] does the rest. The names of parameters are PHP's.
 #![allow(non_snake_case)]
 
-use crate::arguments::{Flag, Int, Seconds, Text};
+use crate::arguments::{Flag, Int, Seconds, Text, resolution};
 use crate::column_values::{filters, keys, names, order, value};
-use crate::held::Batch;
+use crate::held::{Batch, answers};
 use crate::process::gate;
 use crate::record::Record;
 use crate::row_claim::RowClaim;
@@ -16,7 +16,7 @@ use crate::work::{Work, WorkArguments, work};
 use ext_php_rs::exception::PhpResult;
 use ext_php_rs::prelude::*;
 use ext_php_rs::types::{ZendHashTable, Zval};
-use rowclaim::{DoctorRequest, DoctorTable, Filters, RowClaimRequest, RowFilter, Value};
+use rowclaim::{ClaimedRow, DoctorRequest, DoctorTable, Filters, RowClaimRequest, RowFilter, Value};
 
 /// A user's own table.
 #[php_class]
@@ -171,6 +171,12 @@ impl Table {
     pub fn take_back(&self, keys: Option<&ZendHashTable>, r#where: Option<&ZendHashTable>, limit: Option<Int>) -> PhpResult<i64> {
         let chosen = Chosen::new(keys, r#where, limit)?;
         gate(|| self.inner.take_back(chosen.keys.as_deref(), &chosen.filters, chosen.limit)).map(count)
+    }
+
+    /// Says of rows that wait for a person whether they were sent. Throws `InvalidException` for a mapping without `held`.
+    pub fn resolve(&self, keys: &ZendHashTable, sent: Flag) -> PhpResult<Array> {
+        let keys = self::keys(keys)?;
+        Ok(answers::<ClaimedRow>(&keys, gate(|| self.inner.resolve(&keys, resolution(sent)))?)?)
     }
 
     /// Rows as they stand, in the order of their keys. Throws `InvalidException` for a wrong condition or limit.

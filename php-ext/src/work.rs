@@ -13,7 +13,7 @@ use ext_php_rs::exception::PhpResult;
 use ext_php_rs::types::{ZendHashTable, Zval};
 use ext_php_rs::zend::ExecutorGlobals;
 use rowclaim::blocking::{Engine, Handled, Summary, Table, Waiting, WorkRequest};
-use rowclaim::{ClaimRequest, Outcome, RowClaimRequest};
+use rowclaim::{ClaimRequest, OnLost, Outcome, RowClaimRequest};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -78,9 +78,9 @@ impl Work {
     ///
     /// # Errors
     /// `InvalidException` for handlers that cannot be called, and for arguments.
-    pub fn on_jobs(engine: &Engine, handlers: &ZendHashTable, arguments: WorkArguments) -> PhpResult<Self> {
+    pub fn on_jobs(engine: &Engine, handlers: &ZendHashTable, on_lost: OnLost, arguments: WorkArguments) -> PhpResult<Self> {
         let handlers = Handlers::read("queue", handlers)?;
-        let mut claim = ClaimRequest::new("");
+        let mut claim = ClaimRequest::new("").on_lost(on_lost);
         claim.queues = handlers.names().to_vec();
         if let Some(batch) = arguments.batch {
             claim.limit = batch.size("batch")?;
@@ -160,11 +160,10 @@ pub fn work(work: &Work) -> PhpResult<Summary> {
 
 /// Calls a handler with a job or row; what becomes of that.
 fn handle(handler: &Handler, argument: ext_php_rs::error::Result<Zval>) -> Handled {
-    let given_back = || Handled::Last(Outcome::Release { delay: Duration::ZERO });
-    let Ok(argument) = argument else { return given_back() };
+    let Ok(argument) = argument else { return Handled::BrokenOff };
     match call(handler, vec![&argument]) {
         Called::Returned(()) => Handled::As(Outcome::Complete),
-        Called::Left => given_back(),
+        Called::Left => Handled::BrokenOff,
         Called::Threw => {
             let thrown = Thrown::take();
             let error = thrown.as_ref().map(Thrown::text).unwrap_or_default();

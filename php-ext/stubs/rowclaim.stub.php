@@ -69,8 +69,10 @@ namespace Rowclaim {
          * @param int|float|null $maxRun no renewal goes past this many seconds from the start
          * @param int|null $priority only jobs of this priority
          * @param array{int, int}|null $partition [k, n]: only jobs whose id leaves k when divided by n
+         * @param string|null $onLost 'retry' (at least once, the default): a job whose lease runs out is done again. 'hold' (at most
+         *   once): one that was begun by then waits in state 'held' for {@see Engine::resolve()}, and handing a job out costs a write
          */
-        public function claim(mixed $queues, ?int $limit = null, ?float $lease = null, ?float $maxRun = null, ?int $priority = null, ?array $partition = null): Claim {}
+        public function claim(mixed $queues, ?int $limit = null, ?float $lease = null, ?float $maxRun = null, ?int $priority = null, ?array $partition = null, ?string $onLost = null): Claim {}
 
         /**
          * Claims batches and calls the handler of a job's queue for each job, until a limit is reached or SIGTERM or SIGINT
@@ -84,8 +86,10 @@ namespace Rowclaim {
          * @param bool $untilEmpty stop when nothing waits
          * @param int|float|null $maxIdle longest pause in seconds when nothing waits
          * @param string|null $finish 'group' (the background thread writes outcomes together) or 'each' (durable before the next job)
+         * @param string|null $onLost as for {@see Engine::claim()}. With 'hold' a job whose handler leaves by exit is not given back,
+         *   and 'each' leaves fewer that are done but held; an exception still fails the job, and it is tried again
          */
-        public function work(array $handlers, ?int $batch = null, ?float $maxSeconds = null, ?int $maxJobs = null, bool $untilEmpty = false, ?float $lease = null, ?float $maxRun = null, ?float $maxIdle = null, ?string $finish = null): Summary {}
+        public function work(array $handlers, ?int $batch = null, ?float $maxSeconds = null, ?int $maxJobs = null, bool $untilEmpty = false, ?float $lease = null, ?float $maxRun = null, ?float $maxIdle = null, ?string $finish = null, ?string $onLost = null): Summary {}
 
         /**
          * Work behind an HTTP request or a line of a crontab: takes back what dead workers held, works until nothing waits or
@@ -258,6 +262,7 @@ namespace Rowclaim {
          * | `status` | column that says where a row stands |
          * | `pending`, `processing`, `done` | its values in a row that waits, is held, is done. Rows whose `done` is `pending` recur |
          * | `failed` | its value in a row that is out of attempts; without it a failed row waits again |
+         * | `on_lost`, `held` | 'hold' (at most once) and the status of rows that were begun when their lease ran out: they wait for {@see Table::resolve()}. 'retry' (at least once) when left out: they are done again |
          * | `token` | column that names the claim that holds the row: text of 32 characters or more, or 16 bytes |
          * | `claimed_at`, `lease_until`, `finished_at` | columns with times, which are written: DATETIME, TIMESTAMP or whole numbers |
          * | `locked_by` | column that says who holds the row, for people |
@@ -276,7 +281,7 @@ namespace Rowclaim {
          * | `dsn` | DSN of the table's own database: the table belongs to an engine of its own then |
          *
          * @param string $name `table` or `database.table`
-         * @param array{key?: string, status: string, pending: scalar, processing: scalar, done: scalar, failed?: scalar, token: string, claimed_at?: string, lease_until?: string, locked_by?: string, attempts?: string, max_attempts?: int|string, available_at?: string, error?: string, finished_at?: string, priority?: string, fence?: string, scope?: array<string, scalar|null>, columns?: list<string>, zone?: string, unit?: 'seconds'|'milliseconds', recover_after?: int|float, backoff_base?: int|float, backoff_cap?: int|float, lease?: int|float, registry?: bool|'on'|'off', dsn?: string} $mapping
+         * @param array{key?: string, status: string, pending: scalar, processing: scalar, done: scalar, failed?: scalar, on_lost?: 'retry'|'hold', held?: scalar, token: string, claimed_at?: string, lease_until?: string, locked_by?: string, attempts?: string, max_attempts?: int|string, available_at?: string, error?: string, finished_at?: string, priority?: string, fence?: string, scope?: array<string, scalar|null>, columns?: list<string>, zone?: string, unit?: 'seconds'|'milliseconds', recover_after?: int|float, backoff_base?: int|float, backoff_cap?: int|float, lease?: int|float, registry?: bool|'on'|'off', dsn?: string} $mapping
          * @throws Exception\ConfigException naming the entry and the column that do not fit, with the DDL that mends it
          * @throws Exception\SchemaException there is no such table
          */
@@ -348,21 +353,21 @@ namespace Rowclaim {
         /**
          * Takes the jobs of expired claims back now. Claims do it by themselves from time to time.
          *
-         * @return array{claims: int, returned: int, dead: int}
+         * @return array{claims: int, returned: int, dead: int, held: int}
          */
         public function recover(): array {}
 
         /**
          * A job as it stands in the table; null when there is none.
          *
-         * @return array{id: int, queue: string, key: string|null, priority: int, state: 'ready'|'claimed'|'done'|'dead'|'cancelled', payload: string, attempts: int, maxAttempts: int, lost: int, fence: int, readyAt: float|null, createdAt: float, finishedAt: float|null, lastError: string|null, claimId: int|null}|null
+         * @return array{id: int, queue: string, key: string|null, priority: int, state: 'ready'|'claimed'|'done'|'dead'|'cancelled'|'held', payload: string, attempts: int, maxAttempts: int, lost: int, fence: int, readyAt: float|null, createdAt: float, finishedAt: float|null, lastError: string|null, claimId: int|null}|null
          */
         public function job(int $id): ?array {}
 
         /**
          * Jobs as they stand in the table, newest first.
          *
-         * @param string|null $state 'ready', 'claimed', 'done', 'dead' or 'cancelled'
+         * @param string|null $state 'ready', 'claimed', 'done', 'dead', 'cancelled' or 'held'
          * @param int|null $before only ids below this one: the last id of the page before
          * @param int|null $limit 1 to 10,000; 100 when null
          * @return list<array{id: int, queue: string, key: string|null, priority: int, state: string, payload: string, attempts: int, maxAttempts: int, lost: int, fence: int, readyAt: float|null, createdAt: float, finishedAt: float|null, lastError: string|null, claimId: int|null}>
@@ -377,7 +382,8 @@ namespace Rowclaim {
         public function attempts(int $id): array {}
 
         /**
-         * Puts a dead job back with all its attempts; with $force a held one too, whose owner is fenced off.
+         * Puts a dead job back with all its attempts; with $force a claimed one too, whose owner is fenced off. A job in state
+         * 'held' is never put back by it: {@see Engine::resolve()}.
          *
          * @return bool false when it does not stand so any more
          * @throws Exception\NotFoundException|Exception\DuplicateException a newer job holds its key
@@ -385,7 +391,16 @@ namespace Rowclaim {
         public function retry(int $id, bool $force = false): bool {}
 
         /**
-         * Takes a waiting or dead job out; with $force a held one too, whose owner is fenced off.
+         * Says of held jobs, which were begun when their lease ran out, whether they were sent: those that were are done, the
+         * others are handed out again, and the attempt is not counted.
+         *
+         * @param list<int> $ids
+         * @return array<int, bool> by id; false: it is not held, or not any more
+         */
+        public function resolve(array $ids, bool $sent): array {}
+
+        /**
+         * Takes a waiting, dead or held job out; with $force a claimed one too, whose owner is fenced off.
          *
          * @return bool false when it does not stand so any more
          * @throws Exception\NotFoundException
@@ -404,7 +419,7 @@ namespace Rowclaim {
          * What waits, runs and is dead, by queue; with $exact all jobs by state, which scans the table. `capped`: there are
          * more than were counted.
          *
-         * @return array{queues: array<string, array{due: int, delayed: int, claimed: int, dead: int, capped: bool, oldestDue: float|null, exact?: array<string, int>}>, openClaims: int, expiredClaims: int}
+         * @return array{queues: array<string, array{due: int, delayed: int, claimed: int, dead: int, held: int, capped: bool, oldestDue: float|null, exact?: array<string, int>}>, openClaims: int, expiredClaims: int}
          */
         public function stats(bool $exact = false): array {}
 
@@ -628,7 +643,7 @@ namespace Rowclaim {
         public function runner(mixed $handler, ?string $token = null, ?string $name = null, ?int $batch = null, ?float $maxSeconds = null, ?int $maxJobs = null, ?float $lease = null, ?float $maxRun = null, ?string $finish = null, ?array $where = null, mixed $order = null): Runner {}
 
         /**
-         * Whether any row waits or is held; stops at the first one.
+         * Whether any row waits or is in a claim; stops at the first one. Failed rows and those that wait for a person do not count.
          *
          * @param array<string, mixed>|null $where
          */
@@ -646,7 +661,7 @@ namespace Rowclaim {
          * Takes the rows of expired claims back now, and those that other code left held for longer than `recover_after`.
          * Claims do it by themselves from time to time.
          *
-         * @return array{claims: int, returned: int, dead: int}
+         * @return array{claims: int, returned: int, dead: int, held: int}
          */
         public function recover(): array {}
 
@@ -670,6 +685,16 @@ namespace Rowclaim {
          * @return int how many
          */
         public function takeBack(?array $keys = null, ?array $where = null, ?int $limit = null): int {}
+
+        /**
+         * Says of rows in the mapping's `held` status, which were begun when their lease ran out, whether they were sent: those
+         * that were are done, the others are handed out again, and the attempt is not counted.
+         *
+         * @param list<int|string> $keys
+         * @return array<int|string, bool> by key; false: it does not wait for a person, or not any more
+         * @throws Exception\InvalidException the mapping has no `held`
+         */
+        public function resolve(array $keys, bool $sent): array {}
 
         /**
          * Rows as they stand, in the order of their keys.
@@ -1131,7 +1156,7 @@ namespace Rowclaim {
         public readonly int $id;
         /** True when a job with this queue and key was there already; nothing was written then. */
         public readonly bool $exists;
-        /** Where that job stands: 'ready', 'claimed', 'done', 'dead' or 'cancelled'. */
+        /** Where that job stands: 'ready', 'claimed', 'done', 'dead', 'cancelled' or 'held'. */
         public readonly string $state;
     }
 

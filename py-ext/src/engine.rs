@@ -15,7 +15,7 @@ use crate::{CLOSE_LIMIT, mapping, results};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyMapping};
 use rowclaim::blocking::{self, LeaseFilter, Leased};
-use rowclaim::{ClaimRequest, Config, DoctorRequest, GuardedWrite, JobFilter, JobState, LeaseRequest, PruneRequest};
+use rowclaim::{ClaimRequest, Config, DoctorRequest, GuardedWrite, JobFilter, JobState, LeaseRequest, OnLost, PruneRequest};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -145,7 +145,10 @@ impl Engine {
     ///
     /// ``lease``: from 1 second; renewed in the background, not past ``max_run`` from the start. ``priority``: only jobs
     /// of that priority. ``partition``: ``(k, n)``, only jobs whose id leaves the remainder k when divided by n.
-    #[pyo3(signature = (queues, *, limit=None, lease=None, max_run=None, priority=None, partition=None))]
+    ///
+    /// ``on_lost``: ``"retry"`` (at least once, the default): a job whose lease runs out is done again. ``"hold"`` (at most
+    /// once): one that was begun by then waits in state ``held`` for ``resolve``, and handing a job out costs a write.
+    #[pyo3(signature = (queues, *, limit=None, lease=None, max_run=None, priority=None, partition=None, on_lost=None))]
     #[allow(clippy::too_many_arguments)]
     fn claim(
         &self,
@@ -156,6 +159,7 @@ impl Engine {
         max_run: Argument<'_, '_>,
         priority: Argument<'_, '_>,
         partition: Argument<'_, '_>,
+        on_lost: Option<&str>,
     ) -> PyResult<Claim> {
         let engine = self.open(py)?;
         let mut request = claim_request(crate::values::queues(queues)?, limit, lease, max_run)?;
@@ -165,6 +169,7 @@ impl Engine {
         if let Some(value) = given(partition) {
             request.partition = Some(self::partition(value)?);
         }
+        request.on_lost = self::on_lost(py, on_lost)?;
         enter(py, || engine.claim(&request)).map(Claim::new)
     }
 
@@ -177,8 +182,10 @@ impl Engine {
     /// ``"each"`` writes every outcome before the next job, ``"group"`` writes them together in the background; all are
     /// written when it returns. What was not started is released.
     ///
-    /// KeyboardInterrupt and SystemExit from a handler release the job, end the work and are raised.
-    #[pyo3(signature = (handlers, *, batch=None, max_seconds=None, max_jobs=None, until_empty=false, lease=None, max_run=None, max_idle=None, finish=None))]
+    /// KeyboardInterrupt and SystemExit from a handler release the job, end the work and are raised. ``on_lost`` as for
+    /// ``claim``: with ``"hold"`` such a job is not released but held, and ``finish="each"`` leaves fewer that are done but
+    /// held; an exception still fails the job, and it is tried again.
+    #[pyo3(signature = (handlers, *, batch=None, max_seconds=None, max_jobs=None, until_empty=false, lease=None, max_run=None, max_idle=None, finish=None, on_lost=None))]
     #[allow(clippy::too_many_arguments)]
     fn work<'py>(
         &self,
@@ -192,11 +199,14 @@ impl Engine {
         max_run: Argument<'_, 'py>,
         max_idle: Argument<'_, 'py>,
         finish: Option<&str>,
+        on_lost: Option<&str>,
     ) -> Object<'py> {
         let engine = self.open(py)?;
         let handlers = Handlers::new(handlers, "queue")?;
         let options = Options { max_seconds, max_jobs, until_empty, max_idle, finish };
-        let request = options.request(py, claim_request(handlers.names.clone(), batch, lease, max_run)?)?;
+        let mut claim = claim_request(handlers.names.clone(), batch, lease, max_run)?;
+        claim.on_lost = self::on_lost(py, on_lost)?;
+        let request = options.request(py, claim)?;
         work(py, engine, &request, &handlers)?.answer(py)
     }
 
@@ -341,8 +351,8 @@ impl Engine {
 
     /// Jobs as they stand in the table, newest first.
     ///
-    /// ``state``: ready, claimed, done, dead or cancelled. ``before``: only smaller ids, for the next page. ``limit``: 1 to
-    /// 10,000.
+    /// ``state``: ready, claimed, done, dead, cancelled or held. ``before``: only smaller ids, for the next page. ``limit``:
+    /// 1 to 10,000.
     #[pyo3(signature = (*, queue=None, state=None, before=None, limit=None))]
     fn jobs<'py>(
         &self,
@@ -380,7 +390,8 @@ impl Engine {
 
     /// Puts a dead job back with all its attempts; with ``force`` also a claimed one, whose owner is lost then.
     ///
-    /// False when it does not stand so any more. Raises NotFoundError, and DuplicateError when a newer job holds its key.
+    /// False when it does not stand so any more. A job in state ``held`` is never put back by it: see ``resolve``. Raises
+    /// NotFoundError, and DuplicateError when a newer job holds its key.
     #[pyo3(signature = (id, *, force=false))]
     fn retry(&self, py: Python<'_>, id: &Bound<'_, PyAny>, force: bool) -> PyResult<bool> {
         let engine = self.open(py)?;
@@ -388,7 +399,23 @@ impl Engine {
         enter(py, || engine.retry(id, force))
     }
 
-    /// Takes a waiting or dead job out; with ``force`` also a claimed one, whose owner is lost then.
+    /// Says of held jobs, which were begun when their lease ran out, whether they were ``sent``: those that were are done, the
+    /// others are handed out again, and the attempt is not counted.
+    ///
+    /// Gives for each id True, or False when the job is not held, or not any more.
+    #[pyo3(signature = (ids, sent))]
+    fn resolve<'py>(&self, py: Python<'py>, ids: &Bound<'py, PyAny>, sent: bool) -> PyResult<Bound<'py, PyDict>> {
+        let engine = self.open(py)?;
+        let ids = crate::values::ids(ids)?;
+        let answers = enter(py, || engine.resolve(&ids, results::resolution(sent)))?;
+        let by_id = PyDict::new(py);
+        for (id, answer) in ids.iter().zip(answers) {
+            by_id.set_item(id, answer)?;
+        }
+        Ok(by_id)
+    }
+
+    /// Takes a waiting, dead or held job out; with ``force`` also a claimed one, whose owner is lost then.
     ///
     /// False when it does not stand so any more. Raises NotFoundError.
     #[pyo3(signature = (id, *, force=false))]
@@ -473,6 +500,10 @@ impl Engine {
             other => other,
         }
     }
+}
+
+fn on_lost(py: Python<'_>, word: Option<&str>) -> PyResult<OnLost> {
+    word.map_or(Ok(OnLost::default()), |word| OnLost::parse(word).map_err(|error| raise(py, &error)))
 }
 
 pub(crate) fn claim_request(

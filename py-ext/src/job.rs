@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyString;
 use rowclaim::blocking::{self, Claimable};
-use rowclaim::{Finish, Outcome};
+use rowclaim::{Finish, OnLost, Outcome};
 use std::time::Duration;
 
 static DECODE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
@@ -18,8 +18,9 @@ static DECODE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 /// One job of a claim: ``with job:`` completes it when the block ends, and fails it when the block raises.
 ///
 /// An ``Exception`` is written to the job and to the logger ``rowclaim`` and goes no further, so that a loop goes on.
-/// ``KeyboardInterrupt``, ``SystemExit`` and the like give the job back without blame and go on. A job that the block
-/// has finished itself stays as it is. Jobs do not cross a fork.
+/// ``KeyboardInterrupt``, ``SystemExit`` and the like give the job back without blame and go on; in a claim that holds they
+/// leave it to be held, since it was begun. A job that the block has finished itself stays as it is. Jobs do not cross a
+/// fork.
 #[pyclass(module = "rowclaim", frozen)]
 pub(crate) struct Job {
     inner: Held<blocking::Job>,
@@ -65,7 +66,9 @@ pub(crate) fn leave<R: Claimable + Send + Sync>(
         }
         return Ok(true);
     }
+    // Where nothing is sent twice, what was begun is left to its lease, and then held.
     if !job.is_finished()
+        && job.claim().on_lost() == OnLost::Retry
         && let Err(failure) = finish(&Outcome::Release { delay: Duration::ZERO })
     {
         log(py, &format!("{} could not be released; it comes back when its lease ends", shown()?), &failure)?;

@@ -10,7 +10,7 @@ use pyo3::types::{PyList, PyTuple};
 use rowclaim::blocking::{RunnerAnswer, Summary};
 use rowclaim::{
     Attempt, Binding, Count, Created, EffectRecord, Finding, JobRow, LeaseRecord, Migrated, PlannedStatement, Pruned, QueueStats,
-    Receipt, Recovered, RunRecord, ScheduleRecord, Stats, TableRecord, Timestamp,
+    Receipt, Recovered, Resolution, RunRecord, ScheduleRecord, Stats, TableRecord, Timestamp,
 };
 use std::time::Duration;
 
@@ -148,7 +148,7 @@ pub(crate) fn lease<'py>(py: Python<'py>, lease: &LeaseRecord) -> Object<'py> {
 }
 
 pub(crate) fn recovered<'py>(py: Python<'py>, answer: &Recovered) -> Object<'py> {
-    record(py, "Recovered", (answer.claims, answer.returned, answer.dead, answer.runs, answer.effects))
+    record(py, "Recovered", (answer.claims, answer.returned, answer.dead, answer.held, answer.runs, answer.effects))
 }
 
 pub(crate) fn migrated<'py>(py: Python<'py>, answer: &Migrated) -> Object<'py> {
@@ -157,6 +157,11 @@ pub(crate) fn migrated<'py>(py: Python<'py>, answer: &Migrated) -> Object<'py> {
 
 pub(crate) fn pruned<'py>(py: Python<'py>, answer: &Pruned) -> Object<'py> {
     record(py, "Pruned", (answer.jobs, answer.claims, answer.attempts, answer.effects, answer.runs))
+}
+
+/// What has turned out about a row that was begun.
+pub(crate) fn resolution(sent: bool) -> Resolution {
+    if sent { Resolution::Sent } else { Resolution::NotSent }
 }
 
 fn count<'py>(py: Python<'py>, count: &Count) -> Object<'py> {
@@ -171,6 +176,7 @@ fn queue_stats<'py>(py: Python<'py>, queue: &QueueStats) -> Object<'py> {
         count(py, &queue.delayed)?,
         queue.claimed,
         count(py, &queue.dead)?,
+        count(py, &queue.held)?,
         oldest_due,
         queue.exact.clone(),
     );

@@ -135,8 +135,8 @@ impl Record {
 ///
 /// An ``Exception`` is written to the row, as far as the mapping has a place for it, and to the logger ``rowclaim`` and
 /// goes no further, so that a loop goes on. ``KeyboardInterrupt``, ``SystemExit`` and the like give the row back without
-/// blame and go on. A row that the block has finished itself stays as it is; one that recurs it must complete itself, with
-/// a delay. Rows do not cross a fork.
+/// blame and go on; where the mapping holds they leave it to be held, since it was begun. A row that the block has finished
+/// itself stays as it is; one that recurs it must complete itself, with a delay. Rows do not cross a fork.
 #[pyclass(module = "rowclaim", frozen, extends = Record)]
 pub(crate) struct Row {
     inner: Held<blocking::Row>,

@@ -1,6 +1,6 @@
 //! A mapped table in Python's hands: its verbs convert their arguments, go through the gate and convert the answer.
 
-use crate::column_values::{filters, keys, value};
+use crate::column_values::{filters, keys, object, value};
 use crate::gate::enter;
 use crate::mapping::entries;
 use crate::results;
@@ -9,7 +9,7 @@ use crate::row_claim::RowClaim;
 use crate::values::{given, partition, span, text, whole};
 use crate::work::{Options, work_rows};
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyString};
+use pyo3::types::{PyDict, PyList, PyString};
 use rowclaim::blocking;
 use rowclaim::{DoctorRequest, DoctorTable, Filters, RowClaimRequest, RowFilter, Value};
 use std::sync::Arc;
@@ -103,7 +103,8 @@ impl Table {
         work_rows(py, &self.inner, &request, handler)?.answer(py)
     }
 
-    /// Whether any row waits or is held: two look-ups that stop at the first row, never a count.
+    /// Whether any row waits or is in a claim: two look-ups that stop at the first row, never a count. Failed rows and those
+    /// that wait for a person do not count.
     #[pyo3(signature = (r#where=None))]
     fn remaining(&self, py: Python<'_>, r#where: Argument<'_, '_>) -> PyResult<bool> {
         let filters = filters(r#where)?;
@@ -151,6 +152,22 @@ impl Table {
     ) -> PyResult<u64> {
         let which = Which::new(keys, r#where, limit)?;
         enter(py, || self.inner.take_back(which.keys.as_deref(), &which.filters, which.limit))
+    }
+
+    /// Says of rows in the mapping's ``held`` status (one key or several), which were begun when their lease ran out, whether
+    /// they were ``sent``: those that were are done, the others are handed out again, and the attempt is not counted.
+    ///
+    /// Gives for each key True, or False when the row does not wait for a person, or not any more. Raises InvalidError for a
+    /// mapping without ``held``.
+    #[pyo3(signature = (keys, sent))]
+    fn resolve<'py>(&self, py: Python<'py>, keys: &Bound<'py, PyAny>, sent: bool) -> PyResult<Bound<'py, PyDict>> {
+        let keys = self::keys(keys)?;
+        let answers = enter(py, || self.inner.resolve(&keys, results::resolution(sent)))?;
+        let by_key = PyDict::new(py);
+        for (key, answer) in keys.iter().zip(answers) {
+            by_key.set_item(object(py, key)?, answer)?;
+        }
+        Ok(by_key)
     }
 
     /// Rows in the order of their keys, whoever holds them.

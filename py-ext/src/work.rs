@@ -1,7 +1,7 @@
 //! `work`: the core's loop with Python handlers.
 //!
 //! The loop runs without the interpreter lock; each handler call attaches. An exception fails its job, what is no
-//! `Exception` (KeyboardInterrupt, SystemExit) releases the job, ends the loop and is raised when the loop has let go of
+//! `Exception` (KeyboardInterrupt, SystemExit) breaks the job off, ends the loop and is raised when the loop has let go of
 //! everything. Runners work by the same loop.
 
 use crate::errors::{describe, invalid, log, raise};
@@ -18,7 +18,6 @@ use rowclaim::{Outcome, RowClaimRequest};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 
 type Argument<'a, 'py> = Option<&'a Bound<'py, PyAny>>;
 
@@ -113,10 +112,10 @@ fn attached(raised: &mut Option<PyErr>, call: impl FnOnce(Python<'_>) -> PyResul
         Some(Ok(handled)) => handled,
         Some(Err(error)) => {
             *raised = Some(error);
-            Handled::Last(Outcome::Release { delay: Duration::ZERO })
+            Handled::BrokenOff
         }
         // The interpreter is going away.
-        None => Handled::Last(Outcome::Release { delay: Duration::ZERO }),
+        None => Handled::BrokenOff,
     }
 }
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 import rowclaim
-from conftest import Database, Targets, keys, now_in_the_table
+from conftest import Database, Targets, keys, now_in_the_table, wait_until
 from rowclaim import Recovered, Table
 
 
@@ -54,6 +54,28 @@ def test_retry_puts_failed_rows_back(table: Table, targets: Targets) -> None:
     assert table.retry(limit=1) == 1 and table.retry() == 1 and table.retry() == 0
     assert table.retry([]) == 0
     assert keys(table.claim(order="id")) == [1, 2, 3, 4, 5]
+
+
+def test_rows_that_were_begun_at_most_once_are_held_and_resolved(database: Database) -> None:
+    with database.connect(heartbeat=False) as engine:
+        targets = Targets(database, 4)
+        table = targets.map(engine, on_lost="hold", held=9)
+        assert table.mapping["on_lost"] == "hold" and table.mapping["held"] == 9
+        claim = table.claim(3, lease=1, order="id")
+        begun = [next(claim), next(claim)]
+        found: list[Recovered] = []
+        wait_until(lambda: found.append(table.recover()) or found[-1].claims)  # type: ignore[func-returns-value]
+        assert found[-1] == Recovered(1, 1, 0, held=2)
+        assert targets.get("status, tries") == [(9, 1), (9, 1), (0, 0), (0, 0)]
+        assert begun[0].complete() is False
+        assert table.retry() == 0
+        assert table.resolve(1, sent=True) == {1: True}
+        assert table.resolve(["1", 2, 3], sent=False) == {"1": False, 2: True, 3: False}
+        assert targets.get("status, tries") == [(2, 1), (0, 0), (0, 0), (0, 0)]
+        with pytest.raises(rowclaim.InvalidError, match="has no held"):
+            targets.map(engine).resolve(1, sent=True)
+        with pytest.raises(rowclaim.ConfigError, match="on_lost hold needs held"):
+            targets.map(engine, on_lost="hold")
 
 
 def test_take_back_takes_rows_from_their_owner(table: Table, targets: Targets) -> None:

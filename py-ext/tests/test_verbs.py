@@ -228,6 +228,51 @@ def test_recover_takes_back_what_has_run_out(database: Database) -> None:
         assert claim.complete() == {engine.jobs()[0].id: False}
 
 
+def test_what_was_begun_at_most_once_is_held_and_resolved(database: Database) -> None:
+    with database.connect(heartbeat=False, backoff_base=60) as engine:
+        ids = [engine.create("q", n).id for n in range(4)]
+        claim = engine.claim("q", lease=1, on_lost="hold")
+        begun = [next(claim) for _ in range(3)]
+        assert begun[0].complete() is True
+        found = []
+        wait_until(lambda: found.append(engine.recover()) or found[-1].claims)
+        assert found[-1] == Recovered(1, 1, 0, held=2)
+        assert [state(engine, id) for id in ids] == ["done", "held", "held", "ready"]
+        assert [row.id for row in engine.jobs(state="held")] == [ids[2], ids[1]]
+        (queue,) = engine.stats().queues
+        assert (queue.held, queue.dead) == (Count(2, False), Count(0, False))
+        (attempt,) = engine.attempts(ids[1])
+        assert (attempt.outcome, attempt.is_final) == ("lost", False)
+        assert attempt.error == "lease expired after it was started"
+        assert begun[1].complete() is False, "a late owner is lost"
+        assert engine.retry(ids[1], force=True) is False
+        assert engine.resolve([ids[1], ids[0], 999], sent=True) == {ids[1]: True, ids[0]: False, 999: False}
+        assert engine.resolve(iter([ids[1], ids[2]]), sent=False) == {ids[1]: False, ids[2]: True}
+        assert [state(engine, id) for id in ids] == ["done", "done", "ready", "ready"]
+        assert sorted((job.id, job.attempts) for job in engine.claim("q", on_lost=None)) == [(ids[2], 1), (ids[3], 1)]
+        with pytest.raises(rowclaim.InvalidError, match="on_lost must be retry or hold"):
+            engine.claim("q", on_lost="keep")  # type: ignore[arg-type]
+
+
+def test_what_breaks_a_job_off_leaves_it_to_be_held(database: Database) -> None:
+    with database.connect(heartbeat=False) as engine:
+        id = engine.create("q", 1).id
+
+        def broken_off(job: rowclaim.Job) -> None:
+            raise KeyboardInterrupt
+
+        for on_lost, left in (("retry", "ready"), ("hold", "claimed")):
+            with pytest.raises(KeyboardInterrupt):
+                engine.work({"q": broken_off}, lease=1, on_lost=on_lost)  # type: ignore[arg-type]
+            assert state(engine, id) == left, on_lost
+        wait_until(lambda: engine.recover().held == 1)
+        assert engine.resolve([id], sent=False) == {id: True}
+        with pytest.raises(SystemExit), engine.claim("q", lease=1, on_lost="hold") as claim, next(claim):
+            raise SystemExit
+        assert state(engine, id) == "claimed"
+        wait_until(lambda: engine.recover().held == 1)
+
+
 def test_prune_deletes_what_ended(engine: rowclaim.Engine) -> None:
     engine.create("q", 1, key="k")
     engine.claim("q").complete()

@@ -59,7 +59,7 @@ INSERT INTO "rowclaim_attempts" (job_id, fence, outcome, final, worker, claimed_
 SELECT id, state, claim_id FROM "rowclaim_jobs" WHERE {ids}
 
 -- outcome_of
-SELECT outcome FROM "rowclaim_attempts" WHERE job_id = ? AND fence = ? ORDER BY id DESC LIMIT 1
+SELECT outcome FROM "rowclaim_attempts" WHERE job_id = ? AND fence = ? AND outcome <> 'started' ORDER BY id DESC LIMIT 1
 
 -- close_claims
 UPDATE "rowclaim_claims" SET state = 'closed', closed_at = CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000 WHERE {ids} AND state = 'open'
@@ -155,7 +155,7 @@ UPDATE "rowclaim_jobs" SET state = 'ready', ready_at = CAST(ROUND((julianday('no
 SELECT fence, outcome, final, worker, claimed_at, ended_at, error FROM "rowclaim_attempts" WHERE job_id = ? AND outcome <> 'started' ORDER BY id LIMIT ?
 
 -- outcome_of_row
-SELECT outcome FROM "rowclaim_attempts" WHERE claim_id = ? AND row_key = ? ORDER BY id DESC LIMIT 1
+SELECT outcome FROM "rowclaim_attempts" WHERE claim_id = ? AND row_key = ? AND outcome <> 'started' ORDER BY id DESC LIMIT 1
 
 -- find_table
 SELECT id FROM "rowclaim_tables" WHERE digest = ?

@@ -254,7 +254,7 @@ impl<R: Claimable> Claim<R> {
         if owned.state.on_lost == OnLost::Hold {
             let begun = self.begin(owned, index);
             if !matches!(begun, Ok(true)) {
-                self.core.steps().set(&[index], Step::Waiting);
+                self.core.steps().unstart(index);
                 return begun.map(|_| None);
             }
         }

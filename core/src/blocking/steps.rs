@@ -41,6 +41,13 @@ impl Steps {
         Some(index)
     }
 
+    /// Takes back that a row was started, unless another thread has finished it meanwhile.
+    pub(super) fn unstart(&mut self, index: usize) {
+        if self.steps.get(index) == Some(&Step::Started) {
+            self.set(&[index], Step::Waiting);
+        }
+    }
+
     /// Sets rows to a step; how many were in another one.
     pub(super) fn set(&mut self, indexes: &[usize], to: Step) -> usize {
         let mut changed = 0;

@@ -71,7 +71,7 @@ pub(super) const TEXTS: Texts = Texts {
     insert_attempts: "INSERT INTO {attempts} (job_id, fence, outcome, final, worker, claimed_at, ended_at, error, claim_id, row_key) VALUES {rows}",
     insert_attempts_row: "(?,?,?,?,?,(SELECT claimed_at FROM {claims} WHERE id = ?),UTC_TIMESTAMP(6),?,?,?)",
     inspect: "SELECT id, state, claim_id FROM {jobs} WHERE {ids}",
-    outcome_of: "SELECT outcome FROM {attempts} WHERE job_id = ? AND fence = ? ORDER BY id DESC LIMIT 1",
+    outcome_of: "SELECT outcome FROM {attempts} WHERE job_id = ? AND fence = ? AND outcome <> 'started' ORDER BY id DESC LIMIT 1",
     // Its own statement, never inside a finish: the lock order is claim, then jobs.
     close_claims: "UPDATE {claims} SET state = 'closed', closed_at = UTC_TIMESTAMP(6) WHERE {ids} AND state = 'open'",
 
@@ -154,7 +154,8 @@ pub(super) const TEXTS: Texts = Texts {
         WHERE job_id = ? AND outcome <> 'started' ORDER BY id LIMIT ?",
 
     // Index: claim.
-    outcome_of_row: "SELECT outcome FROM {attempts} WHERE claim_id = ? AND row_key = ? ORDER BY id DESC LIMIT 1",
+    outcome_of_row: "SELECT outcome FROM {attempts} WHERE claim_id = ? AND row_key = ? AND outcome <> 'started' \
+        ORDER BY id DESC LIMIT 1",
     find_table: "SELECT id FROM {tables} WHERE digest = ?",
     insert_table: "INSERT INTO {tables} (digest, name, mapping, created_at) VALUES (?, ?, ?, UTC_TIMESTAMP(6))",
     table_by_id: "SELECT name, mapping FROM {tables} WHERE id = ?",

@@ -115,7 +115,7 @@ pub(super) const TEXTS: Texts = Texts {
     insert_attempts: "INSERT INTO {attempts} (job_id, fence, outcome, final, worker, claimed_at, ended_at, error, claim_id, row_key) VALUES {rows}",
     insert_attempts_row: concat!("(?,?,?,?,?,(SELECT claimed_at FROM {claims} WHERE id = ?),", now!(), ",?,?,?)"),
     inspect: "SELECT id, state, claim_id FROM {jobs} WHERE {ids}",
-    outcome_of: "SELECT outcome FROM {attempts} WHERE job_id = ? AND fence = ? ORDER BY id DESC LIMIT 1",
+    outcome_of: "SELECT outcome FROM {attempts} WHERE job_id = ? AND fence = ? AND outcome <> 'started' ORDER BY id DESC LIMIT 1",
     close_claims: concat!("UPDATE {claims} SET state = 'closed', closed_at = ", now!(), " WHERE {ids} AND state = 'open'"),
 
     renew: concat!(
@@ -246,7 +246,8 @@ pub(super) const TEXTS: Texts = Texts {
     list_attempts: "SELECT fence, outcome, final, worker, claimed_at, ended_at, error FROM {attempts} \
         WHERE job_id = ? AND outcome <> 'started' ORDER BY id LIMIT ?",
 
-    outcome_of_row: "SELECT outcome FROM {attempts} WHERE claim_id = ? AND row_key = ? ORDER BY id DESC LIMIT 1",
+    outcome_of_row: "SELECT outcome FROM {attempts} WHERE claim_id = ? AND row_key = ? AND outcome <> 'started' \
+        ORDER BY id DESC LIMIT 1",
     find_table: "SELECT id FROM {tables} WHERE digest = ?",
     insert_table: concat!("INSERT INTO {tables} (digest, name, mapping, created_at) VALUES (?, ?, ?, ", now!(), ")"),
     table_by_id: "SELECT name, mapping FROM {tables} WHERE id = ?",

@@ -174,7 +174,7 @@ final class ClaimTest extends RowclaimTestCase
         $late->rewind();
         $job = $late->current();
         usleep(1_100_000);
-        self::assertSame(['claims' => 1, 'returned' => 2, 'dead' => 0], $engine->recover());
+        self::assertSame(['claims' => 1, 'returned' => 2, 'dead' => 0, 'held' => 0], $engine->recover());
         $newer = $engine->claim('q');
         self::assertCount(2, $newer);
         self::assertFalse($job->complete());
@@ -185,6 +185,51 @@ final class ClaimTest extends RowclaimTestCase
         self::assertSame(0.0, $late->validFor);
         self::assertSame([$ids[0] => true, $ids[1] => true], $newer->complete());
         self::assertSame(['lost'], array_column($engine->attempts($ids[0]), 'outcome'));
+    }
+
+    /** @dataProvider databases */
+    public function test_what_was_begun_at_most_once_is_held_and_resolved(string $dsn): void
+    {
+        $engine = $this->engine($dsn, ['heartbeat' => false, 'backoff_base' => 60]);
+        $ids = self::fill($engine, 4);
+        $claim = $engine->claim('q', lease: 1, onLost: 'hold');
+        $begun = [];
+        foreach ($claim as $job) {
+            $begun[] = $job;
+            if (count($begun) === 3) {
+                break;
+            }
+        }
+        self::assertTrue($begun[0]->complete());
+        usleep(1_100_000);
+        self::assertSame(['claims' => 1, 'returned' => 1, 'dead' => 0, 'held' => 2], $engine->recover());
+        self::assertSame(['done', 'held', 'held', 'ready'], array_map(fn (int $id) => $engine->job($id)['state'], $ids));
+        self::assertSame(2, $engine->stats()['queues']['q']['held']);
+        self::assertSame([$ids[2], $ids[1]], array_column($engine->jobs(state: 'held'), 'id'));
+        self::assertSame([['lost', 'lease expired after it was started']], array_map(fn ($a) => [$a['outcome'], $a['error']], $engine->attempts($ids[1])));
+        self::assertFalse($begun[1]->complete(), 'a late owner is lost');
+        self::assertFalse($engine->retry($ids[1], force: true));
+        self::assertSame([$ids[1] => true, $ids[0] => false, 999 => false], $engine->resolve([$ids[1], $ids[0], 999], true));
+        self::assertSame([$ids[1] => false, $ids[2] => true], $engine->resolve([$ids[1], $ids[2]], false));
+        self::assertSame(['done', 'done', 'ready', 'ready'], array_map(fn (int $id) => $engine->job($id)['state'], $ids));
+        $again = $engine->claim('q', onLost: 'retry');
+        self::assertEqualsCanonicalizing([[$ids[2], 1], [$ids[3], 1]], array_map(fn ($job) => [$job->id, $job->attempts], iterator_to_array($again)));
+        self::assertRefused('invalid', fn () => $engine->claim('q', onLost: 'keep'), 'on_lost must be retry or hold');
+    }
+
+    /** @dataProvider databases */
+    public function test_a_handler_that_exits_leaves_what_was_begun_to_be_held(string $dsn): void
+    {
+        [$place, $options] = $this->place($dsn);
+        $engine = Engine::connect($place, ['heartbeat' => false] + $options);
+        $engine->migrate();
+        $ids = self::fill($engine, 2);
+        $code = '$e = Engine::connect($argv[1], json_decode($argv[2], true)); $e->work(["q" => fn () => exit(0)], lease: 1, onLost: $argv[3]);';
+        foreach (['retry' => ['ready', 'ready'], 'hold' => ['claimed', 'ready']] as $onLost => $states) {
+            self::assertSame([0, '', ''], $this->script($code, [$place, (string) json_encode($options), $onLost]));
+            self::assertEqualsCanonicalizing($states, array_map(fn (int $id) => $engine->job($id)['state'], $ids), $onLost);
+        }
+        self::until(fn () => $engine->recover()['held'] === 1, 'the end of the lease');
     }
 
     /** @dataProvider databases */

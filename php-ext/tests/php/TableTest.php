@@ -158,6 +158,35 @@ final class TableTest extends TableTestCase
     }
 
     /** @dataProvider databases */
+    public function test_rows_that_were_begun_at_most_once_are_held_and_resolved(string $dsn): void
+    {
+        $engine = $this->open($dsn, ['heartbeat' => false]);
+        $this->targets(4);
+        $table = $this->table($engine, ['on_lost' => 'hold', 'held' => 9]);
+        $claim = $table->claim(limit: 3, lease: 1);
+        $claim->rewind();
+        $begun = [$claim->current()];
+        $claim->next();
+        $begun[] = $claim->current();
+        $recovered = [];
+        self::until(function () use ($table, &$recovered) {
+            $recovered = $table->recover();
+            return $recovered['claims'] === 1;
+        }, 'the end of the lease');
+        self::assertSame(['claims' => 1, 'returned' => 1, 'dead' => 0, 'held' => 2], $recovered);
+        self::assertSame([9, 9, 0, 0], array_map('intval', array_values($this->stored())));
+        self::assertFalse($begun[0]->complete());
+        self::assertSame(0, $table->retry());
+        [$first, $second] = array_map(fn ($row) => $row->key, $begun);
+        self::assertSame([$first => true], $table->resolve([$first], true));
+        self::assertSame([$first => false, $second => true], $table->resolve([(string) $first, $second], sent: false));
+        self::assertSame([2, 0, 0, 0], array_map('intval', array_values($this->stored())));
+        self::assertRefused('invalid', fn () => $this->table($engine)->resolve([1], true), 'has no held');
+        self::assertRefused('config', fn () => $this->table($engine, ['on_lost' => 'hold']), 'on_lost hold needs held');
+        unset($claim, $begun);
+    }
+
+    /** @dataProvider databases */
     public function test_a_late_owner_is_refused_and_the_newer_one_kept(string $dsn): void
     {
         $engine = $this->open($dsn, ['heartbeat' => false]);
@@ -166,12 +195,12 @@ final class TableTest extends TableTestCase
         $late->rewind();
         $row = $late->current();
         $other = $this->table($this->another(['worker' => 'newer']));
-        $recovered = ['claims' => 0, 'returned' => 0, 'dead' => 0];
+        $recovered = ['claims' => 0, 'returned' => 0, 'dead' => 0, 'held' => 0];
         self::until(function () use ($other, &$recovered) {
             $recovered = $other->recover();
             return $recovered['claims'] === 1;
         }, 'the end of the lease');
-        self::assertSame(['claims' => 1, 'returned' => 2, 'dead' => 0], $recovered);
+        self::assertSame(['claims' => 1, 'returned' => 2, 'dead' => 0, 'held' => 0], $recovered);
         $newer = $other->claim();
         self::assertCount(2, $newer);
         self::assertFalse($row->complete(set: ['note' => 'late']));

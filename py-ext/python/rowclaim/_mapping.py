@@ -28,6 +28,11 @@ class TableMapping(TypedDict, total=False):
     done: object
     #: Its value in a row that is out of attempts. Without it a failed row waits again.
     failed: object
+    #: What becomes of rows that were begun when their lease runs out. ``retry`` (at least once, the default): they are
+    #: done again. ``hold`` (at most once): they wait for ``Table.resolve``.
+    on_lost: Literal["retry", "hold"] | None
+    #: The value of the status in such a row that waits; ``on_lost`` ``hold`` needs it.
+    held: object
     #: The column that names the claim that holds the row: text of at least 32 characters, or 16 bytes.
     token: str
     #: The column that says when the row was claimed.

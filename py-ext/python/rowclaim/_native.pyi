@@ -33,7 +33,7 @@ from rowclaim import (
 )
 
 _Span: TypeAlias = float | timedelta
-_State: TypeAlias = Literal["ready", "claimed", "done", "dead", "cancelled"]
+_State: TypeAlias = Literal["ready", "claimed", "done", "dead", "cancelled", "held"]
 _EffectState: TypeAlias = Literal["pending", "sending", "succeeded", "failed", "unknown"]
 _RunState: TypeAlias = Literal["started", "succeeded", "failed", "lost", "skipped"]
 _Key: TypeAlias = int | str | bytes
@@ -127,11 +127,15 @@ class Engine:
         max_run: _Span | None = None,
         priority: int | None = None,
         partition: tuple[int, int] | None = None,
+        on_lost: Literal["retry", "hold"] | None = None,
     ) -> Claim:
         """Takes up to ``limit`` jobs (1 to 10,000) of one queue or several. The claim is empty when nothing waits.
 
         ``lease``: from 1 second; renewed in the background, not past ``max_run`` from the start. ``priority``: only jobs
         of that priority. ``partition``: ``(k, n)``, only jobs whose id leaves the remainder k when divided by n.
+
+        ``on_lost``: ``"retry"`` (at least once, the default): a job whose lease runs out is done again. ``"hold"`` (at most
+        once): one that was begun by then waits in state ``held`` for ``resolve``, and handing a job out costs a write.
         """
     def work(
         self,
@@ -145,6 +149,7 @@ class Engine:
         max_run: _Span | None = None,
         max_idle: _Span | None = None,
         finish: Literal["each", "group"] | None = None,
+        on_lost: Literal["retry", "hold"] | None = None,
     ) -> Summary:
         """Claims batches and calls ``handlers[queue](job)`` for each job until told to stop.
 
@@ -155,7 +160,9 @@ class Engine:
         ``"each"`` writes every outcome before the next job, ``"group"`` writes them together in the background; all are
         written when it returns. What was not started is released.
 
-        KeyboardInterrupt and SystemExit from a handler release the job, end the work and are raised.
+        KeyboardInterrupt and SystemExit from a handler release the job, end the work and are raised. ``on_lost`` as for
+        ``claim``: with ``"hold"`` such a job is not released but held, and ``finish="each"`` leaves fewer that are done but
+        held; an exception still fails the job, and it is tried again.
         """
     def table(
         self,
@@ -393,18 +400,25 @@ class Engine:
     ) -> list[JobRow]:
         """Jobs as they stand in the table, newest first.
 
-        ``state``: ready, claimed, done, dead or cancelled. ``before``: only smaller ids, for the next page. ``limit``: 1 to
-        10,000.
+        ``state``: ready, claimed, done, dead, cancelled or held. ``before``: only smaller ids, for the next page. ``limit``:
+        1 to 10,000.
         """
     def attempts(self, id: int) -> list[Attempt]:
         """The attempts of a job that did not succeed, oldest first."""
     def retry(self, id: int, *, force: bool = False) -> bool:
         """Puts a dead job back with all its attempts; with ``force`` also a claimed one, whose owner is lost then.
 
-        False when it does not stand so any more. Raises NotFoundError, and DuplicateError when a newer job holds its key.
+        False when it does not stand so any more. A job in state ``held`` is never put back by it: see ``resolve``. Raises
+        NotFoundError, and DuplicateError when a newer job holds its key.
+        """
+    def resolve(self, ids: Iterable[int], sent: bool) -> dict[int, bool]:
+        """Says of held jobs, which were begun when their lease ran out, whether they were ``sent``: those that were are done, the
+        others are handed out again, and the attempt is not counted.
+
+        Gives for each id True, or False when the job is not held, or not any more.
         """
     def cancel(self, id: int, *, force: bool = False) -> bool:
-        """Takes a waiting or dead job out; with ``force`` also a claimed one, whose owner is lost then.
+        """Takes a waiting, dead or held job out; with ``force`` also a claimed one, whose owner is lost then.
 
         False when it does not stand so any more. Raises NotFoundError.
         """
@@ -486,8 +500,9 @@ class Job:
     """One job of a claim: ``with job:`` completes it when the block ends, and fails it when the block raises.
 
     An ``Exception`` is written to the job and to the logger ``rowclaim`` and goes no further, so that a loop goes on.
-    ``KeyboardInterrupt``, ``SystemExit`` and the like give the job back without blame and go on. A job that the block
-    has finished itself stays as it is. Jobs do not cross a fork.
+    ``KeyboardInterrupt``, ``SystemExit`` and the like give the job back without blame and go on; in a claim that holds they
+    leave it to be held, since it was begun. A job that the block has finished itself stays as it is. Jobs do not cross a
+    fork.
     """
 
     @property
@@ -691,7 +706,9 @@ class Table:
         ``token`` and ``name`` as for ``Engine.runner``, the other arguments as for ``work``.
         """
     def remaining(self, where: _Where | None = None) -> bool:
-        """Whether any row waits or is held: two look-ups that stop at the first row, never a count."""
+        """Whether any row waits or is in a claim: two look-ups that stop at the first row, never a count. Failed rows and those
+        that wait for a person do not count.
+        """
     def doctor(self, filters: str | Iterable[str] | None = None) -> list[Finding]:
         """Looks at the server, Rowclaim's tables and this table for what is wrong, or will be; changes nothing.
 
@@ -723,6 +740,13 @@ class Table:
         """Takes held rows away from their owners and puts them back at once, chosen as for ``retry``. How many.
 
         The owners' writes are refused from then on. For a person who knows that the owner is gone.
+        """
+    def resolve(self, keys: _Key | Iterable[_Key], sent: bool) -> dict[Any, bool]:
+        """Says of rows in the mapping's ``held`` status (one key or several), which were begun when their lease ran out, whether
+        they were ``sent``: those that were are done, the others are handed out again, and the attempt is not counted.
+
+        Gives for each key True, or False when the row does not wait for a person, or not any more. Raises InvalidError for a
+        mapping without ``held``.
         """
     def rows(
         self,
@@ -830,8 +854,8 @@ class Row(Record):
 
     An ``Exception`` is written to the row, as far as the mapping has a place for it, and to the logger ``rowclaim`` and
     goes no further, so that a loop goes on. ``KeyboardInterrupt``, ``SystemExit`` and the like give the row back without
-    blame and go on. A row that the block has finished itself stays as it is; one that recurs it must complete itself, with
-    a delay. Rows do not cross a fork.
+    blame and go on; where the mapping holds they leave it to be held, since it was begun. A row that the block has finished
+    itself stays as it is; one that recurs it must complete itself, with a delay. Rows do not cross a fork.
     """
 
     @property

@@ -32,7 +32,7 @@ class Created:
     id: int
     #: True when a job with this queue and key was there already; nothing was written then.
     exists: bool
-    #: Where that job stands: ``ready``, ``claimed``, ``done``, ``dead`` or ``cancelled``.
+    #: Where that job stands: ``ready``, ``claimed``, ``done``, ``dead``, ``cancelled`` or ``held``.
     state: str
 
 
@@ -48,7 +48,7 @@ class JobRow:
     key: str | None
     #: Smaller runs first.
     priority: int
-    #: ``ready``, ``claimed``, ``done``, ``dead`` or ``cancelled``.
+    #: ``ready``, ``claimed``, ``done``, ``dead``, ``cancelled`` or ``held``.
     state: str
     #: The payload's JSON text.
     raw_payload: str
@@ -279,6 +279,8 @@ class Recovered:
     returned: int
     #: Rows that had no attempt left and are dead now.
     dead: int
+    #: Rows claimed to be done at most once that were begun: they wait for a person now.
+    held: int = 0
     #: Runs whose lease was over: they are lost.
     runs: int = 0
     #: Effects whose sender was gone: nobody knows whether they have happened.
@@ -333,8 +335,10 @@ class QueueStats:
     delayed: Count
     #: Jobs in open claims.
     claimed: int
-    #: Jobs that wait for a person.
+    #: Jobs out of attempts, that wait for a person.
     dead: Count
+    #: Jobs that were begun when their lease ran out, and wait for a person.
+    held: Count
     #: For how many seconds the first due job has been waiting.
     oldest_due: float | None
     #: All jobs by state; only when asked for, since it scans the table.
