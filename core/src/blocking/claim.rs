@@ -7,8 +7,6 @@ use super::registry::Local;
 use super::steps::{Step, Steps};
 use crate::claim::{ClaimState, Claimable, Finish, HeldRows, OnLost, Outcome};
 use crate::engine::Claimed;
-use crate::engine::effect::Completes;
-use crate::engine::guard::GuardedWrite;
 use crate::error::{Error, Result};
 use crate::job::ClaimedJob;
 use crate::plan::finish::Held;
@@ -19,28 +17,28 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use uuid::Uuid;
 
-struct Core<R: Claimable> {
+pub(super) struct Core<R: Claimable> {
     /// `None` for an empty claim.
-    owned: Option<Owned>,
-    jobs: Vec<Arc<R>>,
-    steps: Mutex<Steps>,
+    pub(super) owned: Option<Owned>,
+    pub(super) jobs: Vec<Arc<R>>,
+    pub(super) steps: Mutex<Steps>,
 }
 
-struct Owned {
-    local: Arc<Local>,
-    state: Arc<ClaimState>,
+pub(super) struct Owned {
+    pub(super) local: Arc<Local>,
+    pub(super) state: Arc<ClaimState>,
 }
 
 /// A batch of jobs, or of rows of a mapped table, with one token and one lease. Handles share it; none crosses a fork.
 pub struct Claim<R: Claimable = ClaimedJob> {
-    core: Arc<Core<R>>,
+    pub(super) core: Arc<Core<R>>,
 }
 
 /// One job, or one row of a mapped table, of a claim.
 pub struct Job<R: Claimable = ClaimedJob> {
-    core: Arc<Core<R>>,
-    index: usize,
-    row: Arc<R>,
+    pub(super) core: Arc<Core<R>>,
+    pub(super) index: usize,
+    pub(super) row: Arc<R>,
 }
 
 /// One row of a mapped table of a claim.
@@ -66,7 +64,7 @@ impl<R: Claimable> std::ops::Deref for Job<R> {
 }
 
 impl<R: Claimable> Core<R> {
-    fn steps(&self) -> std::sync::MutexGuard<'_, Steps> {
+    pub(super) fn steps(&self) -> std::sync::MutexGuard<'_, Steps> {
         self.steps.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -74,14 +72,14 @@ impl<R: Claimable> Core<R> {
         indexes.iter().filter_map(|index| self.jobs.get(*index)).map(|job| job.control().into()).collect()
     }
 
-    fn owned(&self) -> Result<&Owned> {
+    pub(super) fn owned(&self) -> Result<&Owned> {
         let owned = self.owned.as_ref().ok_or_else(|| Error::invalid("the claim is empty"))?;
         owned.local.engine.shared.check_process()?;
         Ok(owned)
     }
 
     /// Finishes rows now; durable when it returns.
-    fn finish(&self, indexes: &[usize], outcome: &Outcome) -> Result<Vec<Finish>> {
+    pub(super) fn finish(&self, indexes: &[usize], outcome: &Outcome) -> Result<Vec<Finish>> {
         if indexes.is_empty() {
             return Ok(Vec::new());
         }
@@ -95,7 +93,7 @@ impl<R: Claimable> Core<R> {
     }
 
     /// Gives an outcome to the background thread.
-    fn finish_later(&self, index: usize, outcome: Outcome) -> Result<()> {
+    pub(super) fn finish_later(&self, index: usize, outcome: Outcome) -> Result<()> {
         let owned = self.owned()?;
         let outcome = owned.check(&outcome)?;
         for job in self.held(&[index]) {
@@ -154,7 +152,7 @@ impl Owned {
     }
 
     /// Whether a later claim of a row has a larger fence.
-    fn has_fences(&self) -> bool {
+    pub(super) fn has_fences(&self) -> bool {
         match &self.state.held {
             HeldRows::Rows { table, .. } => table.fence.is_some(),
             HeldRows::Jobs => true,
@@ -162,7 +160,7 @@ impl Owned {
     }
 
     /// The outcome as it can be written, checked before it is on its way.
-    fn check(&self, outcome: &Outcome) -> Result<Outcome> {
+    pub(super) fn check(&self, outcome: &Outcome) -> Result<Outcome> {
         match (&self.state.held, outcome) {
             (HeldRows::Rows { table, .. }, _) => {
                 crate::plan::table::rows::outcome(table, outcome).map_err(|e| e.during(outcome.verb()))
@@ -345,116 +343,5 @@ impl<R: Claimable> Iterator for Claim<R> {
     type Item = Result<Job<R>>;
     fn next(&mut self) -> Option<Result<Job<R>>> {
         self.next_job().transpose()
-    }
-}
-
-impl<R: Claimable> Job<R> {
-    /// The claim it belongs to.
-    pub fn claim(&self) -> Claim<R> {
-        Claim { core: Arc::clone(&self.core) }
-    }
-
-    /// Done. Durable when it returns.
-    ///
-    /// # Errors
-    /// `Unavailable`: unknown whether it was written; the same call may be repeated.
-    pub fn complete(&self) -> Result<Finish> {
-        self.finish(&Outcome::Complete)
-    }
-
-    /// Failed: comes back after `delay` or the back-off, or is dead when its attempts are used up.
-    ///
-    /// # Errors
-    /// As [`Job::complete`].
-    pub fn fail(&self, error: impl Into<String>, delay: Option<Duration>) -> Result<Finish> {
-        self.finish(&Outcome::Fail { error: error.into(), delay })
-    }
-
-    /// Given back without blame, not to be handed out before `delay` has gone by. The attempt is not counted.
-    ///
-    /// # Errors
-    /// As [`Job::complete`].
-    pub fn release(&self, delay: Duration) -> Result<Finish> {
-        self.finish(&Outcome::Release { delay })
-    }
-
-    /// Leaves the claim with `outcome`. Durable when it returns.
-    ///
-    /// # Errors
-    /// As [`Job::complete`].
-    pub fn finish(&self, outcome: &Outcome) -> Result<Finish> {
-        let answers = self.core.finish(&[self.index], outcome)?;
-        answers.first().copied().ok_or_else(|| Error::invalid("no answer for the job"))
-    }
-
-    /// Leaves the claim with `outcome`, written soon by the background thread; `flush` waits for it.
-    ///
-    /// # Errors
-    /// `Invalid` after a fork or close.
-    pub fn finish_later(&self, outcome: Outcome) -> Result<()> {
-        self.core.finish_later(self.index, outcome)
-    }
-
-    /// Makes a write with the fence of this claim of the row, whatever the write's own is; false when a later owner has
-    /// written before.
-    ///
-    /// # Errors
-    /// As [`super::Engine::guard`]; `Invalid` for a row whose mapping names no fence, and after a fork or close.
-    pub fn guard(&self, write: &GuardedWrite) -> Result<bool> {
-        let owned = self.core.owned()?;
-        if !owned.has_fences() {
-            return Err(Error::invalid("the mapping names no fence column, so its rows cannot guard a write").during("guard"));
-        }
-        let (_, fence, ..) = self.row.control();
-        let write = GuardedWrite { fence, ..write.clone() };
-        owned.local.wait(owned.local.engine.guard(&write))
-    }
-
-    /// Its place in the claim, from 0.
-    pub fn index(&self) -> usize {
-        self.index
-    }
-
-    /// True when it was finished through this claim, or its finish is on the way.
-    pub fn is_finished(&self) -> bool {
-        self.core.steps().is_finished(self.index)
-    }
-
-    /// What an effect needs to complete it in its own transaction.
-    ///
-    /// # Errors
-    /// `Invalid` after a fork, and for rows that recur: they cannot be completed without their next time.
-    pub(super) fn completes(&self) -> Result<Completes> {
-        let owned = self.core.owned()?;
-        owned.check(&Outcome::Complete)?;
-        Ok(Completes { claim: Arc::clone(&owned.state), job: self.row.control().into() })
-    }
-
-    /// The engine it was claimed through, as this process has it.
-    ///
-    /// # Errors
-    /// `Invalid` after a fork.
-    pub(super) fn local(&self) -> Result<Arc<Local>> {
-        Ok(Arc::clone(&self.core.owned()?.local))
-    }
-
-    /// Counts it as finished: an effect has completed it.
-    pub(super) fn mark_finished(&self) {
-        self.core.steps().set(&[self.index], Step::Finished);
-    }
-
-    /// Its claim's token.
-    pub fn token(&self) -> Option<Uuid> {
-        self.claim().token()
-    }
-}
-
-impl Row {
-    /// Done, and columns of the row set in the same write. A row that recurs comes back after `delay`, or at the time set.
-    ///
-    /// # Errors
-    /// `Invalid`, naming a column that is not there or a value that does not fit; as [`Job::complete`].
-    pub fn complete_with(&self, set: Vec<(String, Value)>, delay: Option<Duration>) -> Result<Finish> {
-        self.finish(&Outcome::CompleteWith { set, delay })
     }
 }

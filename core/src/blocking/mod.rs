@@ -6,6 +6,7 @@
 
 mod claim;
 mod effect;
+mod job;
 mod lease;
 mod registry;
 mod run;

@@ -167,7 +167,7 @@ mod tests {
         let due = due(&plan, &look(Missed::Skip));
         assert_eq!(due.slot, Some(Timestamp(1_700_000_400_000_000 - 1_700_000_400_000_000 % 60_000_000)));
         assert_eq!(due.skipped.len(), 1_001);
-        assert_eq!(due.skipped[0].slots, 7 * 1_440 - 1 - 1_000);
+        assert_eq!(due.skipped[0].slots, 7 * 1_440 - 1_001);
     }
 
     #[test]
