@@ -286,6 +286,9 @@ SELECT id, task, slot, rerun, is_manual, state, reason, slots, token, fence, wor
 -- reruns
 SELECT COALESCE(MAX(rerun), -1) FROM "rowclaim_runs" WHERE task = ? AND slot = ?
 
+-- run_of_token
+SELECT id, fence FROM "rowclaim_runs" WHERE task = ? AND slot = ? AND token = ?
+
 -- insert_run
 INSERT INTO "rowclaim_runs" (task, slot, rerun, is_manual, state, token, fence, worker, created_at) VALUES (?, ?, ?, ?, 'started', ?, ?, ?, CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000)
 

@@ -191,9 +191,6 @@ struct Begin<'a> {
     was_cut_off: bool,
 }
 
-/// Rows looked at for one's own after a lost connection: others may have found the task busy meanwhile.
-const ROWS_BACK: usize = 100;
-
 enum Step {
     Ours(i64, i64),
     Already(RunRecord),
@@ -205,14 +202,13 @@ impl Begin<'_> {
         let RunRequest { task, slot, .. } = self.request;
         let mut rerun = 0;
         if self.request.is_manual && self.records_busy {
-            let rows = session.query(&plain(&self.statements.ledger.reruns, vec![task.as_str().into(), (*slot).into()])).await?;
-            let last = rows.first().map(|row| row.int(0)).transpose()?.unwrap_or(-1);
-            rerun = last + 1;
             if self.was_cut_off
-                && let Some(ours) = self.ours(session, last).await?
+                && let Some(ours) = self.ours(session).await?
             {
                 return Ok(ours);
             }
+            let rows = session.query(&plain(&self.statements.ledger.reruns, vec![task.as_str().into(), (*slot).into()])).await?;
+            rerun = rows.first().map(|row| row.int(0)).transpose()?.unwrap_or(-1) + 1;
         } else if let Some((record, token)) = find(self.statements, session, task, *slot, 0).await? {
             return Ok(match record.fence {
                 Some(fence) if token == Some(self.token) => Step::Ours(record.id, fence),
@@ -255,17 +251,12 @@ impl Begin<'_> {
         Ok(Step::Ours(id, fence))
     }
 
-    /// The row that an earlier try of this begin has made, among the newest of the slot.
-    async fn ours(&self, session: &mut Session, last: i64) -> Result<Option<Step>> {
-        for rerun in (0..=last).rev().take(ROWS_BACK) {
-            let found = find(self.statements, session, &self.request.task, self.request.slot, rerun).await?;
-            if let Some((record, token)) = found
-                && let Some(fence) = record.fence.filter(|_| token == Some(self.token))
-            {
-                return Ok(Some(Step::Ours(record.id, fence)));
-            }
-        }
-        Ok(None)
+    /// The row that an earlier try of this begin has made; others may have found the task busy meanwhile, in rows after it.
+    async fn ours(&self, session: &mut Session) -> Result<Option<Step>> {
+        let RunRequest { task, slot, .. } = self.request;
+        let values = vec![task.as_str().into(), (*slot).into(), self.token.as_bytes().as_slice().into()];
+        let rows = session.query(&plain(&self.statements.ledger.run_of_token, values)).await?;
+        rows.first().map(|row| Ok(Step::Ours(row.int(0)?, row.int(1)?))).transpose()
     }
 
     /// The task is busy: perhaps with this very slot.

@@ -31,6 +31,8 @@ super::statements! {
     run_of_slot,
     /// How often people ran a slot again.
     reruns,
+    /// What an earlier try of the same begin has written.
+    run_of_token,
     /// Records a run that starts.
     insert_run,
     /// Records a slot that is not run.

@@ -36,6 +36,8 @@ pub(in crate::dialect) const TEXTS: LedgerTexts = LedgerTexts {
     run_of_slot: "SELECT id, task, slot, rerun, is_manual, state, reason, slots, token, fence, worker, created_at, finished_at, \
         error FROM {runs} WHERE task = ? AND slot = ? AND rerun = ?",
     reruns: "SELECT COALESCE(MAX(rerun), -1) FROM {runs} WHERE task = ? AND slot = ?",
+    // By the index on task and slot: the rows of one slot, of which there are many only where people ran it again.
+    run_of_token: "SELECT id, fence FROM {runs} WHERE task = ? AND slot = ? AND token = ?",
     // In the transaction that takes the lease: whoever finds the lease held finds this row.
     insert_run: "INSERT INTO {runs} (task, slot, rerun, is_manual, state, token, fence, worker, created_at) VALUES (?, ?, ?, ?, \
         'started', ?, ?, ?, UTC_TIMESTAMP(6))",
