@@ -124,7 +124,7 @@ final class ScenarioTest extends TableTestCase
             case 'guard':
                 return $this->guard($engine, $step);
             case 'once':
-                return $this->once($engine, $step);
+                return $this->effect($engine, $step);
             case 'effect':
                 $effect = $engine->effect($step->key);
                 return ['state' => $effect->state, 'attempts' => $effect->attempts, 'response' => $effect->response];
@@ -214,7 +214,7 @@ final class ScenarioTest extends TableTestCase
     }
 
     /** @return array<string, mixed> */
-    private function once(Engine $engine, object $step): array
+    private function effect(Engine $engine, object $step): array
     {
         $options = self::some($step, 'on_unknown', 'lease');
         if (isset($step->ask)) {
