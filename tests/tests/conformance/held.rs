@@ -234,7 +234,7 @@ every_database! {
         std::fs::create_dir_all(&folder).unwrap();
         let records = folder.join("worker");
         let mut worker =
-            Command::new(env!("CARGO_BIN_EXE_worker")).args([db.dsn.as_str(), records.to_str().unwrap(), "hold"]).spawn().unwrap();
+            Command::new(env!("CARGO_BIN_EXE_worker")).args([db.dsn.as_str(), records.to_str().unwrap(), "begun"]).spawn().unwrap();
         wait_until("the worker is inside of its third job", || {
             std::fs::read_to_string(&records).is_ok_and(|text| text.lines().count() == 3)
         });
