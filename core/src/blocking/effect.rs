@@ -3,17 +3,14 @@
 use super::Engine;
 use super::claim::Job;
 use super::registry::Local;
-use super::wait::sleep;
+use super::wait::Patience;
 use crate::claim::{Claimable, Finish};
 use crate::effect::{EffectRecord, EffectState, Once, OnceRequest, Receipt, Sent};
 use crate::engine::effect::{Begun, Completes, Settlement};
 use crate::engine::lease::LeaseState;
 use crate::error::{Error, ErrorKind, Result};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-/// The longest pause between two looks at an effect that another process sends.
-const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+use std::time::Duration;
 
 /// An effect in the hands of its sender.
 #[derive(Clone)]
@@ -55,7 +52,7 @@ pub struct OnceCall {
     request: OnceRequest,
     /// A row of a claim that is completed in the same transaction, and how to complete it when nothing is left to send.
     completes: Option<Joined>,
-    until: Option<Instant>,
+    patience: Patience,
     current: Option<(Arc<LeaseState>, Stage)>,
     settled: Option<Once>,
 }
@@ -77,8 +74,8 @@ struct Joined {
 impl OnceCall {
     pub(super) fn new(local: Arc<Local>, request: OnceRequest) -> Result<Self> {
         request.check().map_err(|e| e.during("once"))?;
-        let until = Instant::now().checked_add(request.wait);
-        Ok(OnceCall { local, request, completes: None, until, current: None, settled: None })
+        let patience = Patience::new(request.wait);
+        Ok(OnceCall { local, request, completes: None, patience, current: None, settled: None })
     }
 
     /// Completes the job or row in the transaction that records the success; alone when the effect has happened before.
@@ -119,7 +116,6 @@ impl OnceCall {
                 }
             }
         }
-        let mut pause = Duration::from_millis(20);
         loop {
             match self.local.wait(self.local.engine.begin_effect(&self.request))? {
                 Begun::Ours(state, asks) => {
@@ -127,15 +123,9 @@ impl OnceCall {
                     return self.next_step();
                 }
                 Begun::Settled(once @ Once::Busy(_)) => {
-                    let left = self.until.map_or(Duration::MAX, |until| until.saturating_duration_since(Instant::now()));
-                    if left.is_zero() {
+                    if !self.patience.pause("once")? {
                         return Ok(self.settle(once));
                     }
-                    let jittered = pause.mul_f64(0.5 + fastrand::f64() / 2.0);
-                    if !sleep(jittered.min(left), || false) {
-                        return Err(Error::new(ErrorKind::Interrupted, "the wait was interrupted").during("once"));
-                    }
-                    pause = (pause * 2).min(LONGEST_PAUSE);
                 }
                 Begun::Settled(Once::Done(receipt)) => {
                     let is_completed = match &self.completes {

@@ -1,16 +1,13 @@
 //! A lease in its holder's hands. Dropped, it is given back; in a forked child it is the parent's and left alone.
 
 use super::registry::Local;
-use super::wait::sleep;
+use super::wait::Patience;
 use crate::engine::guard::GuardedWrite;
 use crate::engine::lease::{Acquired, Busy, LeaseRecord, LeaseRequest, LeaseState};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use uuid::Uuid;
-
-/// The longest pause between two looks at a lease that is held.
-const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
 /// The answer to [`super::Engine::lease`].
 pub enum Leased {
@@ -40,23 +37,15 @@ pub struct Lease {
 }
 
 pub(super) fn acquire(local: &Arc<Local>, request: &LeaseRequest) -> Result<Leased> {
-    let until = Instant::now().checked_add(request.wait);
-    let mut pause = Duration::from_millis(20);
+    let mut patience = Patience::new(request.wait);
     loop {
         let busy = match local.wait(local.engine.acquire(request))? {
             Acquired::Lease(state) => return Ok(Leased::Acquired(Lease { local: Arc::clone(local), state })),
             Acquired::Busy(busy) => busy,
         };
-        let left = until.map_or(Duration::MAX, |until| until.saturating_duration_since(Instant::now()));
-        if left.is_zero() {
+        if !patience.pause("lease")? {
             return Ok(Leased::Busy(busy));
         }
-        // Who waits together does not ask together.
-        let jittered = pause.mul_f64(0.5 + fastrand::f64() / 2.0);
-        if !sleep(jittered.min(left), || false) {
-            return Err(Error::new(ErrorKind::Interrupted, "the wait was interrupted").during("lease"));
-        }
-        pause = (pause * 2).min(LONGEST_PAUSE);
     }
 }
 

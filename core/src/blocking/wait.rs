@@ -7,7 +7,7 @@ use crate::engine::ahead::{Ahead, Progress};
 use crate::error::{Error, ErrorKind, Result};
 use std::sync::OnceLock;
 use std::sync::mpsc::RecvTimeoutError;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long a signal may have to wait for its handler.
 const SLICE: Duration = Duration::from_millis(50);
@@ -104,5 +104,39 @@ pub(super) fn sleep(span: Duration, mut is_over: impl FnMut() -> bool) -> bool {
         if !go_on() {
             return false;
         }
+    }
+}
+
+/// The waits of somebody who asks again and again for what another one holds.
+pub(super) struct Patience {
+    until: Option<Instant>,
+    pause: Duration,
+}
+
+impl Patience {
+    /// The longest pause between two looks.
+    const LONGEST: Duration = Duration::from_millis(500);
+
+    /// Lasts for `wait` from now on.
+    pub(super) fn new(wait: Duration) -> Self {
+        Patience { until: Instant::now().checked_add(wait), pause: Duration::from_millis(20) }
+    }
+
+    /// Pauses before the next look; false, at once, when the time is over.
+    ///
+    /// # Errors
+    /// `Interrupted`.
+    pub(super) fn pause(&mut self, operation: &'static str) -> Result<bool> {
+        let left = self.until.map_or(Duration::MAX, |until| until.saturating_duration_since(Instant::now()));
+        if left.is_zero() {
+            return Ok(false);
+        }
+        // Who waits together does not ask together.
+        let jittered = self.pause.mul_f64(0.5 + fastrand::f64() / 2.0);
+        if !sleep(jittered.min(left), || false) {
+            return Err(interrupted().during(operation));
+        }
+        self.pause = (self.pause * 2).min(Self::LONGEST);
+        Ok(true)
     }
 }
