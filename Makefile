@@ -26,8 +26,7 @@ mysql: setup
 	@tests/setup.sh --mysql || [ $$? -eq 3 ]
 
 build: setup ## console, PHP extension and Python module
-	$(CARGO) build --profile $(PROFILE) -p rowclaim-console
-	$(CARGO) build --profile $(PROFILE) -p rowclaim-php
+	$(CARGO) build --profile $(PROFILE) -p rowclaim-console -p rowclaim-php
 	cd py-ext && VIRTUAL_ENV=$(VENV) $(VENV)/bin/maturin develop --quiet --profile $(PROFILE)
 
 demo: build ## a bulk send with four workers, one killed and one stopped: DSN=mysql://… or DB=mariadb for a server

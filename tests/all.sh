@@ -25,7 +25,7 @@ suite() { # suite NAME COMMAND …
 
 export RUST_BACKTRACE=0
 suite 'Rust: conformance on every database, console, units' \
-    cargo test --quiet --profile "$profile" -p rowclaim -p rowclaim-migrations -p rowclaim-console -p conformance -- --test-threads 6
+    cargo test --quiet --profile "$profile" -p rowclaim -p rowclaim-migrations -p rowclaim-console -p conformance -- --test-threads 12
 suite 'races and crashes' "target/$profile/race"
 drills() { # with faults in two statements of a hundred; a program beside the plain one
     cargo build --quiet --profile "$profile" -p rowclaim-console --features faults --bin rowclaim-faults &&

@@ -14,7 +14,7 @@ readonly PACKAGES=(
     mariadb-server python3-venv
 )
 readonly NEEDED_COMMANDS=(php php-config phpize mariadbd phpunit)
-readonly PYTHON_TOOLS='maturin==1.16.* pytest==9.2.* mypy==2.4.* ruff==0.17.* PyMySQL==1.*'
+readonly PYTHON_TOOLS='maturin==1.16.* pytest==9.2.* pytest-xdist==3.* mypy==2.4.* ruff==0.17.* PyMySQL==1.*'
 
 # The newest MySQL of Debian is in sid only, so sid it is; mysqld asks for no more than its own package.
 readonly MYSQL_SUITE=sid

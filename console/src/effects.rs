@@ -5,7 +5,7 @@ use crate::{connect, json, screen, span};
 use clap::{Args, Subcommand};
 use comfy_table::Cell;
 use rowclaim::blocking::Engine;
-use rowclaim::{EffectRecord, EffectState, Error, ErrorKind};
+use rowclaim::{EffectFilter, EffectRecord, EffectState, Error, ErrorKind};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -33,7 +33,7 @@ pub struct List {
     #[arg(long, value_name = "ID")]
     before: Option<i64>,
     /// Effects at most, 1 to 10,000
-    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     limit: u32,
     /// Print JSON, one object a line
     #[arg(long)]
@@ -125,7 +125,7 @@ impl<'a> From<&'a EffectRecord> for View<'a> {
 
 impl List {
     fn run(&self, engine: &Engine) -> Outcome {
-        let effects = engine.effects(self.state, self.before, self.limit as usize)?;
+        let effects = engine.effects(&EffectFilter { state: self.state, before: self.before, limit: self.limit as usize })?;
         if self.json {
             effects.iter().try_for_each(|effect| json::line(&View::from(effect)))?;
             return Ok(OK);

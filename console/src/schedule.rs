@@ -7,12 +7,9 @@ use crate::{connect, json, screen, span};
 use clap::{Args, Subcommand};
 use comfy_table::{Cell, Color};
 use rowclaim::blocking::Engine;
-use rowclaim::{Error, ErrorKind, Missed, ScheduleRecord, ScheduleRequest};
+use rowclaim::{Error, ErrorKind, Missed, ScheduleFilter, ScheduleRecord, ScheduleRequest};
 use serde::Serialize;
 use std::time::Duration;
-
-/// Schedules looked at.
-const MOST: usize = 10_000;
 
 /// List and change schedules, and run what is due
 #[derive(Subcommand)]
@@ -163,7 +160,7 @@ impl<'a> From<&'a ScheduleRecord> for View<'a> {
 
 impl List {
     fn run(&self, engine: &Engine) -> Outcome {
-        let schedules = engine.schedules(MOST)?;
+        let schedules = engine.schedules(&ScheduleFilter::default())?;
         if self.json {
             schedules.iter().try_for_each(|record| json::line(&View::from(record)))?;
             return Ok(OK);

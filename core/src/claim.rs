@@ -3,8 +3,9 @@
 //! [`ClaimState`] is shared by the owner and the background thread; everything in it is atomic. How its time runs is
 //! [`Validity`]'s.
 
+use crate::bounds::{check_limit, check_queue};
 use crate::error::{Error, Result};
-use crate::job::{ClaimedJob, check_queue};
+use crate::job::ClaimedJob;
 use crate::plan::claim::NewClaim;
 use crate::plan::table::Table;
 use crate::row::ClaimedRow;
@@ -14,9 +15,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 use uuid::Uuid;
-
-/// Rows at most in one claim.
-pub const MAX_LIMIT: usize = 10_000;
 
 /// What becomes of rows that were begun when their claim's lease runs out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -121,9 +119,7 @@ impl ClaimRequest {
             return Err(Error::invalid("queues must name at least one queue"));
         }
         self.queues.iter().try_for_each(|queue| check_queue(queue))?;
-        if !(1..=MAX_LIMIT).contains(&self.limit) {
-            return Err(Error::invalid(format!("limit must be from 1 to {MAX_LIMIT}, not {}", self.limit)));
-        }
+        check_limit("limit", self.limit)?;
         check_lease(self.lease.unwrap_or(default_lease), self.max_run)?;
         check_partition(self.partition)
     }

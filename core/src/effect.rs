@@ -1,7 +1,7 @@
 //! Effects: what is done to the outside world, written down before and after, so that it is not done twice blindly.
 
+use crate::bounds::check_effect_key;
 use crate::error::{Error, ErrorKind, Result};
-use crate::job::MAX_KEY;
 use crate::time::Timestamp;
 use sha2::{Digest, Sha256};
 use std::time::Duration;
@@ -70,13 +70,6 @@ impl OnceRequest {
             serde_json::from_str(&self.request).map_err(|e| Error::invalid(format!("the request is not JSON: {e}")))?;
         Ok(Sha256::digest(sorted(request).to_string().as_bytes()).into())
     }
-}
-
-pub(crate) fn check_effect_key(key: &str) -> Result<()> {
-    if key.is_empty() || key.len() > MAX_KEY {
-        return Err(Error::invalid(format!("the effect's key must have 1 to {MAX_KEY} bytes, not {}", key.len())));
-    }
-    Ok(())
 }
 
 /// The same value with the members of every object in order, so that PHP and Python ask for the same thing.

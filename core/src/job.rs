@@ -1,13 +1,10 @@
 //! Jobs as they go in and come out.
 
+use crate::bounds::{MAX_KEY, check_length, check_queue};
 use crate::error::{Error, Result};
 use crate::time::Timestamp;
 use std::time::Duration;
 
-/// The longest queue name, in bytes.
-pub const MAX_QUEUE: usize = 64;
-/// The longest business key, in bytes.
-pub const MAX_KEY: usize = 191;
 /// The longest stored error text, in characters.
 pub(crate) const MAX_ERROR: usize = 4_000;
 
@@ -140,10 +137,8 @@ impl NewJob {
 
     pub(crate) fn check(&self, max_packet: usize) -> Result<()> {
         check_queue(&self.queue)?;
-        if let Some(key) = &self.key
-            && (key.is_empty() || key.len() > MAX_KEY)
-        {
-            return Err(Error::invalid(format!("key must have 1 to {MAX_KEY} bytes, not {}", key.len())));
+        if let Some(key) = &self.key {
+            check_length("key", key, MAX_KEY)?;
         }
         if self.key.is_none() && self.unique != Unique::Forever {
             return Err(Error::invalid("unique needs a key"));
@@ -172,13 +167,6 @@ impl NewJob {
         }
         Ok(())
     }
-}
-
-pub(crate) fn check_queue(queue: &str) -> Result<()> {
-    if queue.is_empty() || queue.len() > MAX_QUEUE {
-        return Err(Error::invalid(format!("queue must have 1 to {MAX_QUEUE} bytes, not {}", queue.len())));
-    }
-    Ok(())
 }
 
 /// The answer to a creation.

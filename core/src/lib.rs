@@ -12,6 +12,7 @@
 
 mod background;
 pub mod blocking;
+mod bounds;
 mod claim;
 mod config;
 mod dialect;
@@ -31,11 +32,14 @@ mod time;
 mod validity;
 mod value;
 
-pub use claim::{ClaimRequest, Finish, MAX_LIMIT, OnLost, Outcome, Resolution};
+pub use bounds::{MAX_KEY, MAX_LIMIT, MAX_QUEUE, MAX_TASK};
+pub use claim::{ClaimRequest, Finish, OnLost, Outcome, Resolution};
 pub use config::{ClaimShape, Config};
 pub use effect::{EffectRecord, EffectState, MAX_RESPONSE, OnUnknown, Once, OnceRequest, Receipt, Sent};
+pub use engine::effect::EffectFilter;
 pub use engine::guard::GuardedWrite;
-pub use engine::lease::{Busy, LeaseRecord, LeaseRequest};
+pub use engine::lease::{Busy, LeaseFilter, LeaseRecord, LeaseRequest};
+pub use engine::schedule::ScheduleFilter;
 pub use engine::table::{MappedTable, TableRecord};
 pub use engine::throttle::ThrottleRequest;
 pub use engine::{
@@ -45,11 +49,11 @@ pub use engine::{
 pub use engine::{DoctorRequest, DoctorTable, Finding, Severity};
 pub use error::{Error, ErrorKind, Result};
 pub use ident::Prefix;
-pub use job::{Attempt, ClaimedJob, Created, JobRow, JobState, MAX_KEY, MAX_QUEUE, NewJob, Unique};
+pub use job::{Attempt, ClaimedJob, Created, JobRow, JobState, NewJob, Unique};
 pub use mapping::{Mapping, MaxAttempts, Unit};
 pub use plan::create::{Binding, PlannedStatement};
 pub use row::{ClaimedRow, Columns, Filters, RowClaimRequest, RowFilter};
-pub use runs::{MAX_TASK, Missed, RunRecord, RunRequest, RunState, ScheduleRecord, ScheduleRequest, SkipReason};
+pub use runs::{Missed, RunRecord, RunRequest, RunState, ScheduleRecord, ScheduleRequest, SkipReason};
 pub use time::{Backoff, Timestamp, span_from_seconds};
 pub use value::Value;
 

@@ -1,6 +1,6 @@
 //! Rows of mapped tables as they are asked for and come out.
 
-use crate::claim::MAX_LIMIT;
+use crate::bounds::check_limit;
 use crate::error::{Error, Result};
 use crate::mapping::value_of;
 use crate::value::Value;
@@ -93,9 +93,7 @@ impl RowClaimRequest {
 
     /// The lease of it, when it is checked against the others.
     pub(crate) fn check(&self, default_lease: Duration) -> Result<Duration> {
-        if !(1..=MAX_LIMIT).contains(&self.limit) {
-            return Err(Error::invalid(format!("limit must be from 1 to {MAX_LIMIT}, not {}", self.limit)));
-        }
+        check_limit("limit", self.limit)?;
         let lease = self.lease.unwrap_or(default_lease);
         crate::claim::check_lease(lease, self.max_run)?;
         crate::claim::check_partition(self.partition)?;

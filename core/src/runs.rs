@@ -1,11 +1,9 @@
 //! Runs: one row for each planned time of a task, and how it went. Schedules: which times those are.
 
+use crate::bounds::check_task;
 use crate::error::{Error, Result};
 use crate::time::Timestamp;
 use std::time::Duration;
-
-/// The longest name of a task, in bytes: its lease is called `run:` and the name.
-pub const MAX_TASK: usize = 187;
 
 /// A run that is asked for.
 #[derive(Clone, Debug)]
@@ -32,13 +30,6 @@ impl RunRequest {
         check_task(&self.task)?;
         crate::claim::check_lease(self.lease, self.max_run)
     }
-}
-
-pub(crate) fn check_task(task: &str) -> Result<()> {
-    if task.is_empty() || task.len() > MAX_TASK {
-        return Err(Error::invalid(format!("the task's name must have 1 to {MAX_TASK} bytes, not {}", task.len())));
-    }
-    Ok(())
 }
 
 macro_rules! words {

@@ -30,17 +30,11 @@ use crate::work::{Work, WorkArguments, work};
 use ext_php_rs::exception::PhpResult;
 use ext_php_rs::prelude::*;
 use ext_php_rs::types::{Iterable, ZendHashTable, Zval};
-use rowclaim::blocking::LeaseFilter;
 use rowclaim::{
-    ClaimRequest, ClaimedJob, DoctorRequest, EffectState, ErrorKind, GuardedWrite, JobFilter, JobState, OnLost, PruneRequest,
-    RunFilter, RunRequest, RunState,
+    ClaimRequest, ClaimedJob, DoctorRequest, EffectFilter, EffectState, ErrorKind, GuardedWrite, JobFilter, JobState,
+    LeaseFilter, OnLost, PruneRequest, RunFilter, RunRequest, RunState, ScheduleFilter, ThrottleRequest,
 };
 use std::time::Duration;
-
-/// How many rows to list.
-fn at_most(limit: Option<Int>) -> PhpResult<usize> {
-    limit.map_or_else(|| Ok(RunFilter::default().limit), |limit| limit.size("limit"))
-}
 
 /// A handle on one database; the connections behind it are this process's, made on first use and shared.
 #[php_class]
@@ -206,11 +200,14 @@ impl Engine {
 
     /// Effects, newest first. Throws `InvalidException` for a wrong state or limit.
     pub fn effects(&self, state: Option<Text>, before: Option<Int>, limit: Option<Int>) -> PhpResult<Vec<EffectRecord>> {
-        let state = state.map(|state| state.utf8("state")).transpose()?;
-        let state = state.map(|state| EffectState::parse(&state)).transpose().map_err(|error| exception(&error))?;
-        let limit = at_most(limit)?;
-        let records = gate(|| self.inner.effects(state, before.map(|id| id.0), limit))?;
-        Ok(records.into_iter().map(EffectRecord::new).collect())
+        let mut filter = EffectFilter { before: before.map(|id| id.0), ..EffectFilter::default() };
+        if let Some(state) = state {
+            filter.state = Some(EffectState::parse(&state.utf8("state")?).map_err(|error| exception(&error))?);
+        }
+        if let Some(limit) = limit {
+            filter.limit = limit.size("limit")?;
+        }
+        Ok(gate(|| self.inner.effects(&filter))?.into_iter().map(EffectRecord::new).collect())
     }
 
     /// A person's word on an effect of which nobody knows whether it has happened; false when it does not stand so any more.
@@ -250,10 +247,13 @@ impl Engine {
         before: Option<Int>,
         limit: Option<Int>,
     ) -> PhpResult<Vec<RunRecord>> {
-        let mut filter = RunFilter { before: before.map(|id| id.0), limit: at_most(limit)?, ..RunFilter::default() };
+        let mut filter = RunFilter { before: before.map(|id| id.0), ..RunFilter::default() };
         filter.task = task.map(|task| task.utf8("task")).transpose()?;
         if let Some(state) = state {
             filter.state = Some(RunState::parse(&state.utf8("state")?).map_err(|error| exception(&error))?);
+        }
+        if let Some(limit) = limit {
+            filter.limit = limit.size("limit")?;
         }
         Ok(gate(|| self.inner.runs(&filter))?.into_iter().map(RunRecord).collect())
     }
@@ -285,8 +285,11 @@ impl Engine {
 
     /// Schedules in the order of their names. Throws `InvalidException` for a wrong limit.
     pub fn schedules(&self, limit: Option<Int>) -> PhpResult<Vec<ScheduleRecord>> {
-        let limit = at_most(limit)?;
-        Ok(gate(|| self.inner.schedules(limit))?.into_iter().map(ScheduleRecord).collect())
+        let mut filter = ScheduleFilter::default();
+        if let Some(limit) = limit {
+            filter.limit = limit.size("limit")?;
+        }
+        Ok(gate(|| self.inner.schedules(&filter))?.into_iter().map(ScheduleRecord).collect())
     }
 
     /// Deletes a schedule; false when there was none.
@@ -346,6 +349,19 @@ impl Engine {
             filter.limit = limit.size("limit")?;
         }
         Ok(gate(|| self.inner.leases(&filter))?.into_iter().map(LeaseRecord).collect())
+    }
+
+    /// Waits until the next one of a limit that all workers share may go; false at once when that is longer than `wait` seconds.
+    /// Throws `InvalidException`.
+    pub fn throttle(&self, name: Text, limit: Int, per: Option<Seconds>, wait: Option<Seconds>) -> PhpResult<bool> {
+        let mut request = ThrottleRequest::new(name.utf8("name")?, limit.0);
+        if let Some(per) = per {
+            request.per = per.span("per")?;
+        }
+        if let Some(wait) = wait {
+            request.wait = wait.span("wait")?;
+        }
+        gate(|| self.inner.throttle(&request))
     }
 
     /// Makes a fenced write on any table; false when a newer fence has written before. Throws `InvalidException`, naming the

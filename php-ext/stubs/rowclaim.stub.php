@@ -146,7 +146,7 @@ namespace Rowclaim {
          *
          * @param string|null $state 'pending', 'sending', 'succeeded', 'failed' or 'unknown'
          * @param int|null $before only ids below this one: the last id of the page before
-         * @param int|null $limit 50 when null
+         * @param int|null $limit 1 to 10,000; 100 when null
          * @return list<EffectRecord>
          */
         public function effects(?string $state = null, ?int $before = null, ?int $limit = null): array {}
@@ -182,7 +182,7 @@ namespace Rowclaim {
          *
          * @param string|null $state 'started', 'succeeded', 'failed', 'lost' or 'skipped'
          * @param int|null $before only ids below this one: the last id of the page before
-         * @param int|null $limit 50 when null
+         * @param int|null $limit 1 to 10,000; 100 when null
          * @return list<RunRecord>
          */
         public function runs(?string $task = null, ?string $state = null, ?int $before = null, ?int $limit = null): array {}
@@ -221,7 +221,7 @@ namespace Rowclaim {
         /**
          * Schedules in the order of their names.
          *
-         * @param int|null $limit 50 when null
+         * @param int|null $limit 1 to 10,000; all when null
          * @return list<ScheduleRecord>
          */
         public function schedules(?int $limit = null): array {}
@@ -312,6 +312,20 @@ namespace Rowclaim {
          * @return list<LeaseRecord>
          */
         public function leases(?int $limit = null): array {}
+
+        /**
+         * Waits until the next one of a limit may go: at most $limit of that name in any $per seconds, of all workers together.
+         * Places come one behind the other at equal distances, by the database's clock, without bursts. A place that is not used
+         * is lost.
+         *
+         * @param string $name 1 to 191 bytes: the same name is the same limit
+         * @param int $limit 1 to 1,000,000
+         * @param int|float|null $per 0.001 to 86,400; 1 when null
+         * @param int|float|null $wait 60 when null
+         * @return bool false at once, and no place is taken, when the next one is farther away than $wait seconds
+         * @throws Exception\InvalidException naming the option
+         */
+        public function throttle(string $name, int $limit, ?float $per = null, ?float $wait = null): bool {}
 
         /**
          * Makes a fenced write on any table of your own: the row of $key gets $set and $fence, unless its fence is newer. A row

@@ -16,7 +16,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyList;
 use rowclaim::blocking::{self, OnceCall, OnceStep};
-use rowclaim::{EffectState, OnUnknown, OnceRequest, RunFilter, Sent};
+use rowclaim::{EffectFilter, EffectState, OnUnknown, OnceRequest, Sent};
 
 static ENCODE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 static ENCODE_RESPONSE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
@@ -231,7 +231,7 @@ impl Engine {
     /// Effects as they stand in the ledger, newest first.
     ///
     /// ``state``: pending, sending, succeeded, failed or unknown. ``before``: only smaller ids, for the next page.
-    /// ``limit``: 50 when None.
+    /// ``limit``: 100 when None.
     #[pyo3(signature = (*, state=None, before=None, limit=None))]
     fn effects<'py>(
         &self,
@@ -241,11 +241,14 @@ impl Engine {
         limit: Argument<'_, 'py>,
     ) -> PyResult<Bound<'py, PyList>> {
         let engine = self.open(py)?;
+        let mut filter = EffectFilter::default();
         let parse = |state| EffectState::parse(&text("state", state)?).map_err(|error| raise(py, &error));
-        let state = given(state).map(parse).transpose()?;
-        let before = given(before).map(|before| whole("before", before)).transpose()?;
-        let limit = given(limit).map_or(Ok(RunFilter::default().limit), |limit| whole("limit", limit))?;
-        let effects = enter(py, || engine.effects(state, before, limit))?;
+        filter.state = given(state).map(parse).transpose()?;
+        filter.before = given(before).map(|before| whole("before", before)).transpose()?;
+        if let Some(limit) = given(limit) {
+            filter.limit = whole("limit", limit)?;
+        }
+        let effects = enter(py, || engine.effects(&filter))?;
         results::list(py, &effects, results::effect)
     }
 

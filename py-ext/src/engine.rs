@@ -14,8 +14,11 @@ use crate::work::{Handlers, Options, work};
 use crate::{CLOSE_LIMIT, mapping, results};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyMapping};
-use rowclaim::blocking::{self, LeaseFilter, Leased};
-use rowclaim::{ClaimRequest, Config, DoctorRequest, GuardedWrite, JobFilter, JobState, LeaseRequest, OnLost, PruneRequest};
+use rowclaim::blocking::{self, Leased};
+use rowclaim::{
+    ClaimRequest, Config, DoctorRequest, GuardedWrite, JobFilter, JobState, LeaseFilter, LeaseRequest, OnLost, PruneRequest,
+    ThrottleRequest,
+};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -277,6 +280,32 @@ impl Engine {
         }
         let leases = enter(py, || engine.leases(&filter))?;
         results::list(py, &leases, results::lease)
+    }
+
+    /// Waits until the next one of a limit may go: at most ``limit`` of that name in any ``per``, of all workers together.
+    ///
+    /// ``name``: 1 to 191 bytes; ``limit``: 1 to 1,000,000; ``per``: 1 millisecond to 1 day, a second when None. Places come one
+    /// behind the other at equal distances, by the database's clock, without bursts. A place that is not used is lost.
+    ///
+    /// False at once, and no place is taken, when the next one is farther away than ``wait`` (a minute when None).
+    #[pyo3(signature = (name, limit, *, per=None, wait=None))]
+    fn throttle(
+        &self,
+        py: Python<'_>,
+        name: &Bound<'_, PyAny>,
+        limit: &Bound<'_, PyAny>,
+        per: Argument<'_, '_>,
+        wait: Argument<'_, '_>,
+    ) -> PyResult<bool> {
+        let engine = self.open(py)?;
+        let mut request = ThrottleRequest::new(text("name", name)?, whole("limit", limit)?);
+        if let Some(per) = given(per) {
+            request.per = span("per", per)?;
+        }
+        if let Some(wait) = given(wait) {
+            request.wait = span("wait", wait)?;
+        }
+        enter(py, || engine.throttle(&request))
     }
 
     /// Makes a fenced write on any table: the row of ``key`` gets ``set`` and ``fence``, unless its fence is newer.

@@ -179,7 +179,7 @@ impl Engine {
     /// The history of runs and skipped slots, newest first.
     ///
     /// ``state``: started, succeeded, failed, lost or skipped. ``before``: only smaller ids, for the next page. ``limit``:
-    /// 50 when None.
+    /// 100 when None.
     #[pyo3(signature = (*, task=None, state=None, before=None, limit=None))]
     fn runs<'py>(
         &self,

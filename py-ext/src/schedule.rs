@@ -10,7 +10,7 @@ use crate::work::Handlers;
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyMapping};
-use rowclaim::{MAX_LIMIT, Missed, ScheduleRequest};
+use rowclaim::{Missed, ScheduleFilter, ScheduleRequest};
 
 type Argument<'a, 'py> = Option<&'a Bound<'py, PyAny>>;
 type Object<'py> = PyResult<Bound<'py, PyAny>>;
@@ -64,8 +64,11 @@ impl Engine {
     #[pyo3(signature = (*, limit=None))]
     fn schedules<'py>(&self, py: Python<'py>, limit: Argument<'_, 'py>) -> PyResult<Bound<'py, PyList>> {
         let engine = self.open(py)?;
-        let limit = given(limit).map_or(Ok(MAX_LIMIT), |limit| whole("limit", limit))?;
-        let schedules = enter(py, || engine.schedules(limit))?;
+        let mut filter = ScheduleFilter::default();
+        if let Some(limit) = given(limit) {
+            filter.limit = whole("limit", limit)?;
+        }
+        let schedules = enter(py, || engine.schedules(&filter))?;
         results::list(py, &schedules, results::schedule)
     }
 

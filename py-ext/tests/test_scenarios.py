@@ -107,6 +107,9 @@ class Story:
     def do_lost(self, step: dict[str, Any]) -> bool:
         return self.leases[step["lease"]].lost
 
+    def do_throttle(self, step: dict[str, Any]) -> bool:
+        return self.engine.throttle(step["name"], step["limit"], per=step.get("per"), wait=step.get("wait"))
+
     def do_leases(self, step: dict[str, Any]) -> dict[str, Any]:
         leases = self.engine.leases(limit=step.get("limit"))
         return {

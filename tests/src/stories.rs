@@ -1,10 +1,10 @@
 //! The runner of `scenarios/*.json`; what a step means is in `scenarios/README.md`.
 
 use crate::Db;
-use rowclaim::blocking::{Claim, Handled, Job, Lease, LeaseFilter, Leased, OnceStep, RunStart, WorkRequest};
+use rowclaim::blocking::{Claim, Handled, Job, Lease, Leased, OnceStep, RunStart, WorkRequest};
 use rowclaim::{
-    ClaimRequest, Error, Finish, GuardedWrite, JobState, LeaseRequest, NewJob, OnUnknown, Once, OnceRequest, Outcome, RunFilter,
-    RunRequest, RunState, Sent, SkipReason, Timestamp, Unique,
+    ClaimRequest, Error, Finish, GuardedWrite, JobState, LeaseFilter, LeaseRequest, NewJob, OnUnknown, Once, OnceRequest,
+    Outcome, RunFilter, RunRequest, RunState, Sent, SkipReason, ThrottleRequest, Timestamp, Unique, span_from_seconds,
 };
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -102,6 +102,13 @@ fn take(db: &Db, cast: &mut Cast, place: &str, step: &Value) -> Result<Value, Er
             let names =
                 |held: bool| leases.iter().filter(|one| one.is_held == held).map(|one| one.name.clone()).collect::<Vec<_>>();
             Ok(json!({ "held": names(true), "free": names(false) }))
+        }
+        "throttle" => {
+            let mut request = ThrottleRequest::new(step["name"].as_str().unwrap(), step["limit"].as_i64().unwrap());
+            let span = |name: &str| step[name].as_f64().map(|seconds| span_from_seconds(name, seconds)).transpose();
+            request.per = span("per")?.unwrap_or(request.per);
+            request.wait = span("wait")?.unwrap_or(request.wait);
+            Ok(json!(engine.throttle(&request)?))
         }
         "guard" => guard(db, cast, step),
         "once" => once(db, cast, step),

@@ -3,7 +3,7 @@
 use super::crew::{Crew, Said};
 use super::worker::LEASE;
 use super::{Broken, Stage, Told};
-use rowclaim::{Missed, RunFilter, RunRecord, RunState, ScheduleRecord, ScheduleRequest};
+use rowclaim::{Missed, RunFilter, RunRecord, RunState, ScheduleFilter, ScheduleRecord, ScheduleRequest};
 use serde_json::json;
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
@@ -95,7 +95,8 @@ fn judge(rows: &[RunRecord], ran: &Ran, first: i64, last: i64, by_hand: i64) -> 
 }
 
 fn schedule(stage: &Stage<'_>) -> Result<ScheduleRecord, Broken> {
-    let found = stage.scratch.engine.schedules(10)?.into_iter().find(|record| record.request.task == TASK);
+    let found =
+        stage.scratch.engine.schedules(&ScheduleFilter::default())?.into_iter().find(|record| record.request.task == TASK);
     found.ok_or_else(|| Broken::now("the schedule is gone"))
 }
 

@@ -1,13 +1,12 @@
 //! `rowclaim schedule tick`: one pass over the schedules, with a command for each slot that is due.
 
-use super::MOST;
 use crate::exec::{self, Exec};
 use crate::fault::{FAILED, Fault, OK, Outcome};
 use crate::progress::Progress;
 use crate::{json, screen, span, stop};
 use clap::Args;
 use rowclaim::blocking::{Engine, Run};
-use rowclaim::{ErrorKind, Finish};
+use rowclaim::{ErrorKind, Finish, ScheduleFilter};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -61,7 +60,7 @@ impl Tick {
         let is_named = !self.task.is_empty();
         let tasks = match is_named {
             true => self.task.clone(),
-            false => engine.schedules(MOST)?.into_iter().map(|record| record.request.task).collect(),
+            false => engine.schedules(&ScheduleFilter::default())?.into_iter().map(|record| record.request.task).collect(),
         };
         let (mut code, mut made) = (OK, 0);
         for task in tasks {

@@ -5,8 +5,8 @@ use super::claim::Job;
 use super::registry::Local;
 use super::wait::Patience;
 use crate::claim::{Claimable, Finish};
-use crate::effect::{EffectRecord, EffectState, Once, OnceRequest, Receipt, Sent};
-use crate::engine::effect::{Begun, Completes, Settlement};
+use crate::effect::{EffectRecord, Once, OnceRequest, Receipt, Sent};
+use crate::engine::effect::{Begun, Completes, EffectFilter, Settlement};
 use crate::engine::lease::LeaseState;
 use crate::error::{Error, ErrorKind, Result};
 use std::sync::Arc;
@@ -260,9 +260,9 @@ impl Engine {
     ///
     /// # Errors
     /// As there.
-    pub fn effects(&self, state: Option<EffectState>, before: Option<i64>, limit: usize) -> Result<Vec<EffectRecord>> {
+    pub fn effects(&self, filter: &EffectFilter) -> Result<Vec<EffectRecord>> {
         let local = self.local()?;
-        local.wait(local.engine.effects(state, before, limit))
+        local.wait(local.engine.effects(filter))
     }
 
     /// See [`crate::Engine::resolve_effect`].

@@ -3,8 +3,8 @@
 use super::registry::Local;
 use super::wait::Patience;
 use crate::engine::guard::GuardedWrite;
-use crate::engine::lease::{Acquired, Busy, LeaseRecord, LeaseRequest, LeaseState};
-use crate::error::{Error, Result};
+use crate::engine::lease::{Acquired, Busy, LeaseRequest, LeaseState};
+use crate::error::Result;
 use std::sync::Arc;
 use std::time::Duration;
 use uuid::Uuid;
@@ -15,19 +15,6 @@ pub enum Leased {
     Acquired(Lease),
     /// Somebody else holds it.
     Busy(Busy),
-}
-
-/// Which leases to list.
-#[derive(Clone, Debug)]
-pub struct LeaseFilter {
-    /// Leases at most; 1 to 10,000.
-    pub limit: usize,
-}
-
-impl Default for LeaseFilter {
-    fn default() -> Self {
-        LeaseFilter { limit: 100 }
-    }
 }
 
 /// A lease that is held; renewed in the background until it is released or dropped.
@@ -47,13 +34,6 @@ pub(super) fn acquire(local: &Arc<Local>, request: &LeaseRequest) -> Result<Leas
             return Ok(Leased::Busy(busy));
         }
     }
-}
-
-pub(super) fn list(local: &Local, filter: &LeaseFilter) -> Result<Vec<LeaseRecord>> {
-    if !(1..=10_000).contains(&filter.limit) {
-        return Err(Error::invalid(format!("limit must be from 1 to 10000, not {}", filter.limit)).during("leases"));
-    }
-    local.wait(local.engine.leases(filter.limit))
 }
 
 impl Lease {

@@ -20,7 +20,7 @@ mod work;
 pub use crate::claim::Claimable;
 pub use claim::{Claim, Job, Row};
 pub use effect::{Effect, OnceCall, OnceStep};
-pub use lease::{Lease, LeaseFilter, Leased};
+pub use lease::{Lease, Leased};
 pub use run::{Run, RunStart, Tick};
 pub use runner::{Admission, Admitted, RunnerAnswer, RunnerRequest, Waiting};
 pub use table::Table;
@@ -30,7 +30,7 @@ pub use work::{Handled, Summary, WorkRequest};
 use crate::claim::{ClaimRequest, Resolution};
 use crate::config::Config;
 use crate::engine::guard::GuardedWrite;
-use crate::engine::lease::{LeaseRecord, LeaseRequest};
+use crate::engine::lease::{LeaseFilter, LeaseRecord, LeaseRequest};
 use crate::engine::table::TableRecord;
 use crate::engine::{
     ClaimEnd, ClaimFilter, ClaimName, ClaimRecord, DoctorRequest, DoctorTable, Finding, JobFilter, Migrated, PruneRequest,
@@ -199,7 +199,8 @@ impl Engine {
     /// # Errors
     /// `Invalid` for a wrong limit; `Schema`, `Unavailable`.
     pub fn leases(&self, filter: &LeaseFilter) -> Result<Vec<LeaseRecord>> {
-        lease::list(&*self.local()?, filter)
+        let local = self.local()?;
+        local.wait(local.engine.leases(filter))
     }
 
     /// See [`crate::Engine::guard`].

@@ -6,6 +6,7 @@ use crate::claim::Finish;
 use crate::engine::RunFilter;
 use crate::engine::guard::GuardedWrite;
 use crate::engine::runs::{Hold, Started};
+use crate::engine::schedule::ScheduleFilter;
 use crate::error::{ErrorKind, Result};
 use crate::runs::{Missed, RunRecord, RunRequest, ScheduleRecord, ScheduleRequest};
 use crate::time::Timestamp;
@@ -257,9 +258,9 @@ impl Engine {
     ///
     /// # Errors
     /// As there.
-    pub fn schedules(&self, limit: usize) -> Result<Vec<ScheduleRecord>> {
+    pub fn schedules(&self, filter: &ScheduleFilter) -> Result<Vec<ScheduleRecord>> {
         let local = self.local()?;
-        local.wait(local.engine.schedules(limit))
+        local.wait(local.engine.schedules(filter))
     }
 
     /// See [`crate::Engine::pause_schedule`].

@@ -1,6 +1,7 @@
 //! Looking at claims: which rows one took, who, when, and how each of them ended. Provable by the token.
 
 use super::{Engine, Shared, table};
+use crate::bounds::check_limit;
 use crate::claim::OnLost;
 use crate::dialect::Statements;
 use crate::driver::Session;
@@ -94,15 +95,13 @@ impl Engine {
     /// # Errors
     /// `Invalid` for a wrong limit or state; `Schema`, `Unavailable`.
     pub async fn claims(&self, filter: &ClaimFilter) -> Result<Vec<ClaimRecord>> {
-        if !(1..=10_000).contains(&filter.limit) {
-            return Err(Error::invalid(format!("limit must be from 1 to 10000, not {}", filter.limit)).during("claims"));
-        }
+        let limit: Value = check_limit("limit", filter.limit).map_err(|e| e.during("claims"))?.into();
         if let Some(state) = filter.state.as_deref().filter(|state| !["open", "closed", "expired"].contains(state)) {
             return Err(Error::invalid(format!("state {state} is none of open, closed, expired")).during("claims"));
         }
         let (state, source): (Value, Value) = (filter.state.clone().into(), filter.source.clone().into());
         let before = Value::Int(filter.before.unwrap_or(i64::MAX));
-        let values = vec![before, state.clone(), state, source.clone(), source, Value::Int(filter.limit as i64)];
+        let values = vec![before, state.clone(), state, source.clone(), source, limit];
         self.run("claims", async |_, statements, session, _| {
             let rows = session.query(&plain(&statements.list_claims, values.clone())).await?;
             rows.iter().map(|row| Ok(read(row)?.0)).collect()

@@ -6,10 +6,11 @@
 
 use super::lease::{LeaseState, Place};
 use super::{Engine, Shared};
+use crate::bounds::{check_effect_key, check_limit};
 use crate::claim::{ClaimState, Finish, Outcome};
 use crate::dialect::Statements;
 use crate::driver::Session;
-use crate::effect::{EffectRecord, EffectState, MAX_RESPONSE, OnUnknown, Once, OnceRequest, Receipt, Sent, check_effect_key};
+use crate::effect::{EffectRecord, EffectState, MAX_RESPONSE, OnUnknown, Once, OnceRequest, Receipt, Sent};
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::effect::{self as plan, Next, Standing};
 use crate::plan::finish::{Held, stored_error};
@@ -41,6 +42,23 @@ pub(crate) struct Settlement {
     pub effect: Arc<LeaseState>,
     pub sent: Sent,
     pub completes: Option<Completes>,
+}
+
+/// Which effects are listed.
+#[derive(Clone, Debug)]
+pub struct EffectFilter {
+    /// Only of this state.
+    pub state: Option<EffectState>,
+    /// Only those before this id.
+    pub before: Option<i64>,
+    /// At most so many; 1 to 10,000.
+    pub limit: usize,
+}
+
+impl Default for EffectFilter {
+    fn default() -> Self {
+        EffectFilter { state: None, before: None, limit: 100 }
+    }
 }
 
 impl Engine {
@@ -125,15 +143,15 @@ impl Engine {
         self.run("effect", async |_, statements, session, _| Ok(look(statements, session, key).await?.map(|s| s.record))).await
     }
 
-    /// Effects, newest first: all, or those of one state. `before` is the id of the last one seen.
+    /// Effects, newest first.
     ///
     /// # Errors
-    /// `Schema`, `Unavailable`.
-    pub async fn effects(&self, state: Option<EffectState>, before: Option<i64>, limit: usize) -> Result<Vec<EffectRecord>> {
-        let before = Value::Int(before.unwrap_or(i64::MAX));
-        let limit = Value::Int(i64::try_from(limit).unwrap_or(i64::MAX));
+    /// `Invalid` for a wrong limit; `Schema`, `Unavailable`.
+    pub async fn effects(&self, filter: &EffectFilter) -> Result<Vec<EffectRecord>> {
+        let limit: Value = check_limit("limit", filter.limit).map_err(|e| e.during("effects"))?.into();
+        let before = Value::Int(filter.before.unwrap_or(i64::MAX));
         self.run("effects", async |_, statements, session, _| {
-            let statement = match state {
+            let statement = match filter.state {
                 None => plain(&statements.ledger.list_effects, vec![before.clone(), limit.clone()]),
                 Some(state) => {
                     // A sender whose lease is over is shown as unknown, so it is written down as that first.

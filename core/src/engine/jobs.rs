@@ -1,8 +1,9 @@
 //! Looking at jobs, and what a person may do with one: retry and cancel.
 
 use super::Engine;
+use crate::bounds::{check_limit, check_queue};
 use crate::error::{Error, ErrorKind, Result};
-use crate::job::{Attempt, JobRow, JobState, check_queue};
+use crate::job::{Attempt, JobRow, JobState};
 use crate::plan::{jobs as plan, plain};
 use crate::value::Value;
 
@@ -43,15 +44,12 @@ impl Engine {
     /// # Errors
     /// `Invalid` for a wrong limit; `Schema`, `Unavailable`.
     pub async fn jobs(&self, filter: &JobFilter) -> Result<Vec<JobRow>> {
-        if !(1..=10_000).contains(&filter.limit) {
-            return Err(Error::invalid(format!("limit must be from 1 to 10000, not {}", filter.limit)));
-        }
+        let limit: Value = check_limit("limit", filter.limit)?.into();
         if let Some(queue) = &filter.queue {
             check_queue(queue)?;
         }
         let before = Value::Int(filter.before.unwrap_or(i64::MAX));
         let queue: Value = filter.queue.as_deref().into();
-        let limit = Value::Int(filter.limit as i64);
         self.run("jobs", async |_, statements, session, _| {
             let mut values = vec![before.clone(), queue.clone(), queue.clone()];
             let sql = match filter.state {

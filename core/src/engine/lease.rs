@@ -5,10 +5,10 @@
 //! every fence before it. The idea is ShedLock's, with the fence of Kleppmann's "How to do distributed locking".
 
 use super::{Engine, Shared};
+use crate::bounds::{MAX_KEY, check_length, check_limit};
 use crate::dialect::Statements;
 use crate::driver::Session;
 use crate::error::{Error, ErrorKind, Result};
-use crate::job::MAX_KEY;
 use crate::plan::plain;
 use crate::time::{Timestamp, boottime, micros};
 use crate::validity::Validity;
@@ -36,10 +36,21 @@ impl LeaseRequest {
     }
 
     pub(crate) fn check(&self) -> Result<()> {
-        if self.name.is_empty() || self.name.len() > MAX_KEY {
-            return Err(Error::invalid(format!("the lease's name must have 1 to {MAX_KEY} bytes, not {}", self.name.len())));
-        }
+        check_length("the lease's name", &self.name, MAX_KEY)?;
         crate::claim::check_lease(self.lease, None)
+    }
+}
+
+/// Which leases to list.
+#[derive(Clone, Debug)]
+pub struct LeaseFilter {
+    /// At most so many; 1 to 10,000.
+    pub limit: usize,
+}
+
+impl Default for LeaseFilter {
+    fn default() -> Self {
+        LeaseFilter { limit: 100 }
     }
 }
 
@@ -165,9 +176,9 @@ impl Engine {
     /// Leases in the order of their names.
     ///
     /// # Errors
-    /// `Schema`, `Unavailable`.
-    pub async fn leases(&self, limit: usize) -> Result<Vec<LeaseRecord>> {
-        let limit = Value::Int(i64::try_from(limit).unwrap_or(i64::MAX));
+    /// `Invalid` for a wrong limit; `Schema`, `Unavailable`.
+    pub async fn leases(&self, filter: &LeaseFilter) -> Result<Vec<LeaseRecord>> {
+        let limit: Value = check_limit("limit", filter.limit).map_err(|e| e.during("leases"))?.into();
         self.run("leases", async |_, statements, session, _| {
             let rows = session.query(&plain(&statements.list_leases, vec![limit.clone()])).await?;
             let read = |row: &Row| {

@@ -21,7 +21,7 @@ pub(crate) mod renew;
 mod resolve;
 mod run;
 pub(crate) mod runs;
-mod schedule;
+pub(crate) mod schedule;
 mod sql;
 mod start;
 mod stats;

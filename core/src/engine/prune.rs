@@ -1,6 +1,7 @@
 //! Deleting what is finished and old, in small steps along the primary key.
 
 use super::Engine;
+use crate::bounds::check_limit;
 use crate::error::Result;
 use crate::plan::ids::Ids;
 use crate::plan::plain;
@@ -47,9 +48,7 @@ impl Engine {
     /// # Errors
     /// `Invalid` for a wrong batch; `Schema`, `Unavailable`; what was deleted until then stays deleted.
     pub async fn prune(&self, request: PruneRequest, mut progress: impl FnMut(&Pruned)) -> Result<Pruned> {
-        if !(1..=10_000).contains(&request.batch) {
-            return Err(crate::error::Error::invalid("batch must be from 1 to 10000").during("prune"));
-        }
+        check_limit("batch", request.batch).map_err(|e| e.during("prune"))?;
         let mut pruned = Pruned::default();
         for part in 0..5 {
             let mut after = 0;

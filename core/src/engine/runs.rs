@@ -5,13 +5,14 @@
 
 use super::lease::{Busy, LeaseRequest, LeaseState, Place, take};
 use super::{Engine, Shared};
+use crate::bounds::{check_limit, check_task};
 use crate::claim::Finish;
 use crate::dialect::Statements;
 use crate::driver::Session;
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::finish::stored_error;
 use crate::plan::{plain, runs as plan};
-use crate::runs::{RunRecord, RunRequest, RunState, SkipReason, check_task};
+use crate::runs::{RunRecord, RunRequest, RunState, SkipReason};
 use crate::time::{Timestamp, boottime};
 use crate::validity::Validity;
 use crate::value::{Row, Value};
@@ -108,18 +109,18 @@ impl Engine {
         finished
     }
 
-    /// The history, newest first: of one task, or of one state, or all. `before` is the id of the last one seen.
+    /// The history, newest first.
     ///
     /// # Errors
-    /// `Schema`, `Unavailable`.
+    /// `Invalid` for a wrong limit; `Schema`, `Unavailable`.
     pub async fn runs(&self, filter: &RunFilter) -> Result<Vec<RunRecord>> {
+        let limit: Value = check_limit("limit", filter.limit).map_err(|e| e.during("runs"))?.into();
         self.run("runs", async |_, statements, session, _| {
             lose_all(statements, session).await?;
             let state: Value = filter.state.map(RunState::name).into();
             let task: Value = filter.task.as_deref().into();
             let before = Value::Int(filter.before.unwrap_or(i64::MAX));
-            let limit = Value::Int(i64::try_from(filter.limit).unwrap_or(i64::MAX));
-            let values = vec![before, task.clone(), task, state.clone(), state, limit];
+            let values = vec![before, task.clone(), task, state.clone(), state, limit.clone()];
             session.query(&plain(&statements.ledger.list_runs, values)).await?.iter().map(plan::run).collect()
         })
         .await
@@ -159,13 +160,13 @@ pub struct RunFilter {
     pub state: Option<RunState>,
     /// Only those before this id.
     pub before: Option<i64>,
-    /// At most so many.
+    /// At most so many; 1 to 10,000.
     pub limit: usize,
 }
 
 impl Default for RunFilter {
     fn default() -> Self {
-        RunFilter { task: None, state: None, before: None, limit: 50 }
+        RunFilter { task: None, state: None, before: None, limit: 100 }
     }
 }
 
@@ -210,10 +211,10 @@ impl Begin<'_> {
             let rows = session.query(&plain(&self.statements.ledger.reruns, vec![task.as_str().into(), (*slot).into()])).await?;
             rerun = rows.first().map(|row| row.int(0)).transpose()?.unwrap_or(-1) + 1;
         } else if let Some((record, token)) = find(self.statements, session, task, *slot, 0).await? {
-            return Ok(match record.fence {
-                Some(fence) if token == Some(self.token) => Step::Ours(record.id, fence),
-                _ => Step::Already(record),
-            });
+            return match record.fence {
+                Some(fence) if token == Some(self.token) => Ok(Step::Ours(record.id, fence)),
+                _ => self.already(session, record).await,
+            };
         }
         session.begin().await?;
         let lease = LeaseRequest::new(lease_name(task), self.request.lease);
@@ -259,11 +260,22 @@ impl Begin<'_> {
         rows.first().map(|row| Ok(Step::Ours(row.int(0)?, row.int(1)?))).transpose()
     }
 
+    /// The slot has a run. One whose process has gone silent is lost, and written down as that before it is shown.
+    async fn already(&self, session: &mut Session, record: RunRecord) -> Result<Step> {
+        if record.state != RunState::Started
+            || session.execute(&plain(&self.statements.ledger.lose_run, vec![record.id.into()])).await?.matched == 0
+        {
+            return Ok(Step::Already(record));
+        }
+        let rows = session.query(&plain(&self.statements.ledger.run, vec![record.id.into()])).await?;
+        Ok(Step::Already(rows.first().map(plan::run).transpose()?.unwrap_or(record)))
+    }
+
     /// The task is busy: perhaps with this very slot.
     async fn busy(&self, session: &mut Session, rerun: i64) -> Result<Step> {
         let RunRequest { task, slot, is_manual, .. } = self.request;
         if !is_manual && let Some((record, _)) = find(self.statements, session, task, *slot, 0).await? {
-            return Ok(Step::Already(record));
+            return self.already(session, record).await;
         }
         if !self.records_busy {
             return Ok(Step::Busy(None));

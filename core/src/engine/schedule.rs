@@ -4,12 +4,13 @@
 //! answered. Looks at the same schedule wait for each other at its row, so each slot gets one row however many look.
 
 use super::{Engine, runs};
+use crate::bounds::{MAX_LIMIT, check_limit, check_task};
 use crate::dialect::Statements;
 use crate::driver::Session;
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::slots::{self, Look, Plan};
 use crate::plan::{plain, runs as plan};
-use crate::runs::{RunRequest, ScheduleRecord, ScheduleRequest, SkipReason, check_task};
+use crate::runs::{RunRequest, ScheduleRecord, ScheduleRequest, SkipReason};
 use crate::time::Timestamp;
 use crate::value::Value;
 
@@ -18,6 +19,19 @@ pub(crate) struct Wanted {
     pub run: RunRequest,
     /// As the schedule says.
     pub request: ScheduleRequest,
+}
+
+/// Which schedules to list.
+#[derive(Clone, Debug)]
+pub struct ScheduleFilter {
+    /// At most so many; 1 to 10,000.
+    pub limit: usize,
+}
+
+impl Default for ScheduleFilter {
+    fn default() -> Self {
+        ScheduleFilter { limit: MAX_LIMIT }
+    }
 }
 
 impl Engine {
@@ -65,9 +79,9 @@ impl Engine {
     /// Schedules in the order of their names, each with its next slot and its last run.
     ///
     /// # Errors
-    /// `Schema`, `Unavailable`.
-    pub async fn schedules(&self, limit: usize) -> Result<Vec<ScheduleRecord>> {
-        let limit = Value::Int(i64::try_from(limit).unwrap_or(i64::MAX));
+    /// `Invalid` for a wrong limit; `Schema`, `Unavailable`.
+    pub async fn schedules(&self, filter: &ScheduleFilter) -> Result<Vec<ScheduleRecord>> {
+        let limit: Value = check_limit("limit", filter.limit).map_err(|e| e.during("schedules"))?.into();
         self.run("schedules", async |_, statements, session, _| {
             runs::lose_all(statements, session).await?;
             let mut records = Vec::new();

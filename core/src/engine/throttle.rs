@@ -4,8 +4,8 @@
 //! place whose worker dies is not used again. The idea is the virtual scheduling algorithm of ATM networks (GCRA), without bursts.
 
 use super::Engine;
+use crate::bounds::{MAX_KEY, check_length};
 use crate::error::{Error, ErrorKind, Result};
-use crate::job::MAX_KEY;
 use crate::plan::plain;
 use crate::time::micros;
 use crate::value::Value;
@@ -17,7 +17,7 @@ pub struct ThrottleRequest {
     /// 1 to 191 bytes: the same name is the same limit.
     pub name: String,
     /// At most so many, 1 to 1,000,000.
-    pub limit: u32,
+    pub limit: i64,
     /// In any window of this length, 1 millisecond to 1 day.
     pub per: Duration,
     /// Wait at most so long for a place.
@@ -26,14 +26,12 @@ pub struct ThrottleRequest {
 
 impl ThrottleRequest {
     /// `limit` a second, without waiting longer than a minute.
-    pub fn new(name: impl Into<String>, limit: u32) -> Self {
+    pub fn new(name: impl Into<String>, limit: i64) -> Self {
         ThrottleRequest { name: name.into(), limit, per: Duration::from_secs(1), wait: Duration::from_secs(60) }
     }
 
     fn check(&self) -> Result<()> {
-        if self.name.is_empty() || self.name.len() > MAX_KEY {
-            return Err(Error::invalid(format!("the limit's name must have 1 to {MAX_KEY} bytes, not {}", self.name.len())));
-        }
+        check_length("the limit's name", &self.name, MAX_KEY)?;
         if !(1..=1_000_000).contains(&self.limit) {
             return Err(Error::invalid(format!("limit must be from 1 to 1000000, not {}", self.limit)));
         }
@@ -45,7 +43,7 @@ impl ThrottleRequest {
 
     /// The distance of two places, never too short.
     fn distance(&self) -> i64 {
-        micros(self.per).saturating_add(i64::from(self.limit) - 1) / i64::from(self.limit)
+        micros(self.per).saturating_add(self.limit - 1) / self.limit
     }
 }
 

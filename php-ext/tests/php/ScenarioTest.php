@@ -115,6 +115,8 @@ final class ScenarioTest extends TableTestCase
                 return $this->lease($engine, $step);
             case 'lost':
                 return $this->leases[$step->lease]->lost;
+            case 'throttle':
+                return $engine->throttle($step->name, $step->limit, ...self::some($step, 'per', 'wait'));
             case 'leases':
                 $names = ['held' => [], 'free' => []];
                 foreach ($engine->leases(...self::some($step, 'limit')) as $lease) {

@@ -190,6 +190,14 @@ class Engine:
         """
     def leases(self, *, limit: int | None = None) -> list[LeaseRecord]:
         """Leases in the order of their names, those that were given back too. ``limit``: 1 to 10,000."""
+    def throttle(self, name: str, limit: int, *, per: _Span | None = None, wait: _Span | None = None) -> bool:
+        """Waits until the next one of a limit may go: at most ``limit`` of that name in any ``per``, of all workers together.
+
+        ``name``: 1 to 191 bytes; ``limit``: 1 to 1,000,000; ``per``: 1 millisecond to 1 day, a second when None. Places come one
+        behind the other at equal distances, by the database's clock, without bursts. A place that is not used is lost.
+
+        False at once, and no place is taken, when the next one is farther away than ``wait`` (a minute when None).
+        """
     def guard(
         self, table: str, key: Mapping[str, _Value], set: Mapping[str, _Value], fence_column: str, fence: int
     ) -> bool:
@@ -261,7 +269,7 @@ class Engine:
         """Effects as they stand in the ledger, newest first.
 
         ``state``: pending, sending, succeeded, failed or unknown. ``before``: only smaller ids, for the next page.
-        ``limit``: 50 when None.
+        ``limit``: 100 when None.
         """
     def resolve_effect(self, key: str, happened: bool, response: object = None) -> bool:
         """A person's word on an effect of which nobody knows: it has happened, with its ``response`` where that is known, or
@@ -304,7 +312,7 @@ class Engine:
         """The history of runs and skipped slots, newest first.
 
         ``state``: started, succeeded, failed, lost or skipped. ``before``: only smaller ids, for the next page. ``limit``:
-        50 when None.
+        100 when None.
         """
     def schedule(
         self,

@@ -3,7 +3,7 @@
 use conformance::every_database;
 use rowclaim::blocking::{Effect, Engine, OnceStep};
 use rowclaim::faults::Fault;
-use rowclaim::{EffectState, ErrorKind, OnUnknown, Once, OnceRequest, Receipt, RowClaimRequest, Sent};
+use rowclaim::{EffectFilter, EffectState, ErrorKind, OnUnknown, Once, OnceRequest, Receipt, RowClaimRequest, Sent};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
@@ -34,6 +34,10 @@ fn die_in_the_middle(db: &conformance::Db, request: &OnceRequest) {
     std::mem::forget(call);
     let past = if db.is_sqlite() { "0" } else { "'2000-01-01'" };
     db.raw().run(&format!("UPDATE {{effects}} SET lease_until = {past} WHERE state = 'sending'"));
+}
+
+fn in_state(state: EffectState) -> EffectFilter {
+    EffectFilter { state: Some(state), ..EffectFilter::default() }
 }
 
 every_database! {
@@ -82,7 +86,7 @@ every_database! {
             assert_eq!(error.kind(), ErrorKind::Unknown);
             assert!(!error.is_retryable());
         }
-        let unknown = db.engine.effects(Some(EffectState::Unknown), None, 10).unwrap();
+        let unknown = db.engine.effects(&in_state(EffectState::Unknown)).unwrap();
         assert_eq!(unknown.iter().map(|effect| effect.key.as_str()).collect::<Vec<_>>(), ["lost", "timeout"]);
         assert!(db.engine.resolve_effect("timeout", true, Some(r#"{"id":9}"#)).unwrap());
         assert!(!db.engine.resolve_effect("timeout", false, None).unwrap(), "it is decided");
@@ -140,7 +144,7 @@ every_database! {
             }
         });
         assert_eq!(sends.load(SeqCst), 10);
-        assert_eq!(db.engine.effects(Some(EffectState::Succeeded), None, 100).unwrap().len(), 10);
+        assert_eq!(db.engine.effects(&in_state(EffectState::Succeeded)).unwrap().len(), 10);
     }
 
     fn a_slow_sender_keeps_its_effect("", db) {
@@ -294,6 +298,6 @@ every_database! {
         std::thread::sleep(Duration::from_millis(20));
         let pruned = db.engine.prune(rowclaim::PruneRequest::new(Duration::from_millis(1)), |_| {}).unwrap();
         assert_eq!(pruned.effects, 1);
-        assert_eq!(db.engine.effects(None, None, 10).unwrap().iter().map(|e| e.key.as_str()).collect::<Vec<_>>(), ["unknown"]);
+        assert_eq!(db.engine.effects(&EffectFilter::default()).unwrap().iter().map(|e| e.key.as_str()).collect::<Vec<_>>(), ["unknown"]);
     }
 }

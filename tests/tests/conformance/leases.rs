@@ -2,9 +2,9 @@
 
 use conformance::tables::UserTable;
 use conformance::{Db, every_database, wait_until};
-use rowclaim::blocking::{Engine, Lease, LeaseFilter, Leased};
+use rowclaim::blocking::{Engine, Lease, Leased};
 use rowclaim::faults::Fault;
-use rowclaim::{Busy, ErrorKind, GuardedWrite, LeaseRequest, RowClaimRequest, Value};
+use rowclaim::{Busy, ErrorKind, GuardedWrite, LeaseFilter, LeaseRequest, RowClaimRequest, Value};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 

@@ -1,9 +1,9 @@
 //! Who owns a job, when two think so (cases 9, 26, 28, 49, 51). Of rows of mapped tables: `adopted_claiming`, `adopted_leases`.
 
 use conformance::{Db, Kind, every_database, wait_until};
-use rowclaim::blocking::{Lease, LeaseFilter, Leased};
+use rowclaim::blocking::{Lease, Leased};
 use rowclaim::faults::Fault;
-use rowclaim::{ClaimRequest, Finish, LeaseRequest, NewJob, Recovered};
+use rowclaim::{ClaimRequest, Finish, LeaseFilter, LeaseRequest, NewJob, Recovered};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 

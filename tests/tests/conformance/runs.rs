@@ -71,6 +71,8 @@ every_database! {
         let RunStart::Busy(record) = other.run_slot(&RunRequest::new("report", slot(1))).unwrap() else { panic!("not busy") };
         assert_eq!(record.unwrap().reason, Some(SkipReason::Busy));
         expire(db);
+        let RunStart::Already(record) = other.run_slot(&RunRequest::new("report", slot(0))).unwrap() else { panic!("it had its run") };
+        assert_eq!(record.state, RunState::Lost, "shown as what it is, although nobody has recovered yet");
         let run = started(&other, "report", 2);
         assert!(run.fence() > dead.fence());
         assert_eq!(dead.succeed().unwrap(), Finish::Lost, "a late end is refused");

@@ -1,6 +1,7 @@
 //! Looking at a mapped table, and what a person may do with its rows.
 
 use super::{MappedTable, execute_each, statements_of};
+use crate::bounds::check_limit;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::plan::keys::Keys;
@@ -61,19 +62,12 @@ impl MappedTable {
     /// # Errors
     /// `Invalid` for a wrong filter or limit; `Config`, `Schema`, `Unavailable`.
     pub async fn rows(&self, filter: &RowFilter) -> Result<Vec<ClaimedRow>> {
-        if !(1..=10_000).contains(&filter.limit) {
-            return Err(Error::invalid(format!("limit must be from 1 to 10000, not {}", filter.limit)));
-        }
+        let limit = check_limit("limit", filter.limit)?;
         self.run("rows", async |shared, session, table, _| {
             let conditions = access::conditions(table, &filter.filters.borrowed())?;
             let status = filter.status.as_ref().map(|status| table.fit(&table.status, status)).transpose()?;
             let after = filter.after.as_ref().map(|after| table.fit(&table.key, after)).transpose()?;
-            let list = statements_of(shared, session, table).await?.list(
-                &conditions,
-                status.as_ref(),
-                after.as_ref(),
-                filter.limit as i64,
-            );
+            let list = statements_of(shared, session, table).await?.list(&conditions, status.as_ref(), after.as_ref(), limit);
             read(table, session.query_typed(&list).await?.1)
         })
         .await
@@ -124,8 +118,8 @@ impl MappedTable {
         if keys.is_some() && *filters != Filters::none() {
             return Err(Error::invalid("rows are chosen by keys or by where, not by both").during(operation));
         }
-        if keys.is_none() && !(1..=10_000).contains(&limit) {
-            return Err(Error::invalid(format!("limit must be from 1 to 10000, not {limit}")).during(operation));
+        if keys.is_none() {
+            check_limit("limit", limit).map_err(|e| e.during(operation))?;
         }
         self.run(operation, async |shared, session, table, _| {
             let from = from(table)?;
