@@ -11,6 +11,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+/// EX_DATAERR of sysexits.h.
+const BAD_DATA: i32 = 65;
 /// EX_TEMPFAIL of sysexits.h.
 const TEMPORARY: i32 = 75;
 
@@ -31,6 +33,7 @@ The command is run by `sh -c`, in a process group of its own. The payload is on 
 
 Exit codes of the command:
   0      the job is complete
+  65     it can never be done (EX_DATAERR): it is dead, whatever attempts are left
   75     not now (EX_TEMPFAIL): it is given back, without counting the attempt; see --retry-after
   other  it has failed: it comes back after the back-off, or is dead when its attempts are used up;
          also after a signal. The last 4,000 characters of stderr are kept with it.
@@ -214,6 +217,7 @@ impl Crew<'_> {
         Handled::As(match ended.code() {
             Some(0) => JobOutcome::Complete,
             Some(TEMPORARY) => JobOutcome::Release { delay: self.work.retry_after },
+            Some(BAD_DATA) => JobOutcome::Reject { error: ended.error() },
             _ => JobOutcome::Fail { error: ended.error(), delay: None },
         })
     }

@@ -80,10 +80,10 @@ fn the_payload_is_on_stdin_and_the_rest_in_the_environment() {
 #[test]
 fn the_exit_code_decides() {
     let stage = Stage::new();
-    stage.create(&["0", "75", "3", "9"]);
+    stage.create(&["0", "75", "3", "9", "65"]);
     let exec = "code=$(cat); echo job $code >&2; [ $code = 9 ] && kill -9 $$; exit $code";
     let answer = stage.work(exec, &["--until-empty", "--retry-after", "1h"]).json();
-    let counts = json!({ "claimed": 4, "completed": 1, "failed": 2, "released": 1, "lost": 0, "stopped": false });
+    let counts = json!({ "claimed": 5, "completed": 1, "failed": 3, "released": 1, "lost": 0, "stopped": false });
     for (name, count) in counts.as_object().unwrap() {
         assert_eq!(answer[name], *count, "{name}");
     }
@@ -94,6 +94,8 @@ fn the_exit_code_decides() {
     assert_eq!(stage.job(3)["last_error"], "exit code 3: job 3");
     assert_eq!(stage.job(4)["last_error"], "ended by SIGKILL: job 9");
     assert_eq!(stage.job(4)["attempts"], 1);
+    assert_eq!((&stage.job(3)["state"], &stage.job(5)["state"]), (&json!("ready"), &json!("dead")), "no attempt mends 65");
+    assert_eq!(stage.job(5)["last_error"], "exit code 65: job 65");
 }
 
 #[test]

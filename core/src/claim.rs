@@ -161,6 +161,11 @@ pub enum Outcome {
         /// Instead of the back-off.
         delay: Option<Duration>,
     },
+    /// Failed for good: it is dead, whatever attempts are left. For what no repetition mends.
+    Reject {
+        /// What is wrong with it; cut to 4,000 characters.
+        error: String,
+    },
     /// Given back without blame: the attempt is not counted.
     Release {
         /// Not handed out again before this has gone by.
@@ -174,6 +179,7 @@ impl Outcome {
         match self {
             Outcome::Complete | Outcome::CompleteWith { .. } => "complete",
             Outcome::Fail { .. } => "fail",
+            Outcome::Reject { .. } => "reject",
             Outcome::Release { .. } => "release",
         }
     }
@@ -228,7 +234,7 @@ impl Tally {
         let counter = match (finish, outcome) {
             (Finish::Lost, _) => &self.lost,
             (_, Outcome::Complete | Outcome::CompleteWith { .. }) => &self.completed,
-            (_, Outcome::Fail { .. }) => &self.failed,
+            (_, Outcome::Fail { .. } | Outcome::Reject { .. }) => &self.failed,
             (_, Outcome::Release { .. }) => &self.released,
         };
         counter.fetch_add(1, Relaxed);

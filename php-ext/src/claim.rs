@@ -1,7 +1,7 @@
 //! `Rowclaim\Claim`: a batch of jobs with one token and one lease, handed out one by one.
 
 use crate::arguments::{Seconds, ids};
-use crate::held::{Batch, Held, Started, failure, giving_back};
+use crate::held::{Batch, Held, Started, failure, giving_back, rejection};
 use crate::job::Job;
 use ext_php_rs::boxed::ZBox;
 use ext_php_rs::convert::IntoZval;
@@ -113,6 +113,11 @@ impl Claim {
     /// Fails jobs by id. Throws as `complete`.
     pub fn fail(&self, ids: &ZendHashTable, error: &Zval, delay: Option<Seconds>) -> PhpResult<ZBox<ZendHashTable>> {
         self.0.finish(&self::ids(ids)?, &failure(error, delay)?)
+    }
+
+    /// Fails jobs by id for good. Throws as `complete`.
+    pub fn reject(&self, ids: &ZendHashTable, error: &Zval) -> PhpResult<ZBox<ZendHashTable>> {
+        self.0.finish(&self::ids(ids)?, &rejection(error)?)
     }
 
     /// Gives jobs back by id, or all that were not started. Throws as `complete`.

@@ -17,9 +17,11 @@ use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 const NAMESPACE: &str = "Rowclaim\\Exception\\";
 const BASE: &str = "RowclaimException";
 const NOT_SENT: &str = "Rowclaim\\NotSent";
+const REJECT: &str = "Rowclaim\\Reject";
 
 static BASE_CLASS: AtomicPtr<ClassEntry> = AtomicPtr::new(null_mut());
 static NOT_SENT_CLASS: AtomicPtr<ClassEntry> = AtomicPtr::new(null_mut());
+static REJECT_CLASS: AtomicPtr<ClassEntry> = AtomicPtr::new(null_mut());
 static CLASSES: [AtomicPtr<ClassEntry>; ErrorKind::ALL.len()] = [const { AtomicPtr::new(null_mut()) }; ErrorKind::ALL.len()];
 /// Where a registration leaves its class entry, since it is a plain function.
 static REGISTERED: AtomicPtr<ClassEntry> = AtomicPtr::new(null_mut());
@@ -101,8 +103,17 @@ fn class_of(kind: ErrorKind) -> &'static ClassEntry {
 
 /// Whether something thrown is a `Rowclaim\NotSent`.
 pub fn is_not_sent(thrown: &ZendObject) -> bool {
+    is_of(&NOT_SENT_CLASS, thrown)
+}
+
+/// Whether something thrown says that no repetition mends it: a `Rowclaim\Reject`, or a payload that cannot be read.
+pub fn is_reject(thrown: &ZendObject) -> bool {
+    is_of(&REJECT_CLASS, thrown) || thrown.instance_of(class_of(ErrorKind::Decode))
+}
+
+fn is_of(class: &AtomicPtr<ClassEntry>, thrown: &ZendObject) -> bool {
     // SAFETY: filled in `register`, with a class entry that lives until the process ends.
-    unsafe { NOT_SENT_CLASS.load(Relaxed).as_ref() }.is_some_and(|class| thrown.instance_of(class))
+    unsafe { class.load(Relaxed).as_ref() }.is_some_and(|class| thrown.instance_of(class))
 }
 
 /// Registers the classes; for the start of the module.
@@ -112,6 +123,8 @@ pub fn is_not_sent(thrown: &ZendObject) -> bool {
 pub fn register() -> ext_php_rs::error::Result<()> {
     declare(NOT_SENT, (runtime_exception, "\\RuntimeException"))?;
     NOT_SENT_CLASS.store(REGISTERED.load(Relaxed), Relaxed);
+    declare(REJECT, (runtime_exception, "\\RuntimeException"))?;
+    REJECT_CLASS.store(REGISTERED.load(Relaxed), Relaxed);
     declare(&format!("{NAMESPACE}{BASE}"), (runtime_exception, "\\RuntimeException"))?;
     BASE_CLASS.store(REGISTERED.load(Relaxed), Relaxed);
     let properties = [

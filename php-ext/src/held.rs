@@ -242,6 +242,14 @@ pub fn failure(error: &Zval, delay: Option<Seconds>) -> PhpResult<Outcome> {
     Ok(Outcome::Fail { error, delay })
 }
 
+/// The outcome of a failure for good.
+///
+/// # Errors
+/// `TypeError`.
+pub fn rejection(error: &Zval) -> PhpResult<Outcome> {
+    Ok(Outcome::Reject { error: error_text(error)? })
+}
+
 /// The outcome of giving something back.
 ///
 /// # Errors

@@ -4,7 +4,7 @@
 use crate::arguments::{Seconds, Text};
 use crate::claim::Claim;
 use crate::guard::GuardArguments;
-use crate::held::{Started, failure, giving_back};
+use crate::held::{Started, failure, giving_back, rejection};
 use crate::once::{OnceArguments, once_of};
 use crate::receipt::Receipt;
 use crate::values::from_json;
@@ -121,6 +121,11 @@ impl Job {
     /// Failed; `delay` in seconds instead of the back-off. Throws as `complete`.
     pub fn fail(&self, error: &Zval, delay: Option<Seconds>) -> PhpResult<bool> {
         self.held.finish(&failure(error, delay)?)
+    }
+
+    /// Failed for good, whatever attempts are left. Throws as `complete`.
+    pub fn reject(&self, error: &Zval) -> PhpResult<bool> {
+        self.held.finish(&rejection(error)?)
     }
 
     /// Given back without blame, for `delay` seconds. Throws as `complete`.

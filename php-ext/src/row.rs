@@ -5,7 +5,7 @@ use crate::arguments::{Seconds, Text};
 use crate::column_values::{array, completion, zval};
 use crate::exceptions::invalid;
 use crate::guard::GuardArguments;
-use crate::held::{Started, failure, giving_back};
+use crate::held::{Started, failure, giving_back, rejection};
 use crate::once::{OnceArguments, once_of};
 use crate::receipt::Receipt;
 use crate::record::{Traversable, column, is_set, iterator, json_serializable, shown};
@@ -124,6 +124,11 @@ impl Row {
     /// Failed; `delay` in seconds instead of the back-off. Throws as `complete`.
     pub fn fail(&self, error: &Zval, delay: Option<Seconds>) -> PhpResult<bool> {
         self.held.finish(&failure(error, delay)?)
+    }
+
+    /// Failed for good, whatever attempts are left. Throws as `complete`.
+    pub fn reject(&self, error: &Zval) -> PhpResult<bool> {
+        self.held.finish(&rejection(error)?)
     }
 
     /// Given back without blame, for `delay` seconds. Throws as `complete`.

@@ -2,7 +2,7 @@
 
 use crate::arguments::Seconds;
 use crate::column_values::{completion, keys};
-use crate::held::{Batch, Held, Started, failure, giving_back};
+use crate::held::{Batch, Held, Started, failure, giving_back, rejection};
 use crate::row::Row;
 use ext_php_rs::boxed::ZBox;
 use ext_php_rs::convert::IntoZval;
@@ -126,6 +126,11 @@ impl RowClaim {
     /// Fails rows by key. Throws as `complete`.
     pub fn fail(&self, keys: &ZendHashTable, error: &Zval, delay: Option<Seconds>) -> PhpResult<ZBox<ZendHashTable>> {
         self.0.finish(&self::keys(keys)?, &failure(error, delay)?)
+    }
+
+    /// Fails rows by key for good. Throws as `complete`.
+    pub fn reject(&self, keys: &ZendHashTable, error: &Zval) -> PhpResult<ZBox<ZendHashTable>> {
+        self.0.finish(&self::keys(keys)?, &rejection(error)?)
     }
 
     /// Gives rows back by key, or all that were not started. Throws as `complete`.

@@ -1,7 +1,7 @@
 //! An exception of PHP code that is looked at in the core's frames, and goes on its way afterwards or not.
 
 use crate::arguments::{class_and_message, throwable_text};
-use crate::exceptions::is_not_sent;
+use crate::exceptions::{is_not_sent, is_reject};
 use crate::process::is_exit;
 use ext_php_rs::boxed::ZBox;
 use ext_php_rs::types::{ZendObject, Zval};
@@ -33,6 +33,11 @@ impl Thrown {
     /// Whether it is a `Rowclaim\NotSent`.
     pub fn is_not_sent(&self) -> bool {
         is_not_sent(&self.0)
+    }
+
+    /// Whether it says that no repetition mends it.
+    pub fn is_reject(&self) -> bool {
+        is_reject(&self.0)
     }
 
     /// Has it pending again, as it was.

@@ -167,8 +167,9 @@ fn handle(handler: &Handler, argument: ext_php_rs::error::Result<Zval>) -> Handl
         Called::Threw => {
             let thrown = Thrown::take();
             let error = thrown.as_ref().map(Thrown::text).unwrap_or_default();
+            let is_reject = thrown.as_ref().is_some_and(Thrown::is_reject);
             drop(thrown);
-            let outcome = Outcome::Fail { error, delay: None };
+            let outcome = if is_reject { Outcome::Reject { error } } else { Outcome::Fail { error, delay: None } };
             // A destructor of what the exception held threw in turn: that one is the caller's.
             if ExecutorGlobals::has_exception() { Handled::Last(outcome) } else { Handled::As(outcome) }
         }

@@ -521,6 +521,15 @@ namespace Rowclaim {
         public function fail(array $ids, mixed $error, ?float $delay = null): array {}
 
         /**
+         * Fails jobs in one step, for good: they are dead, whatever attempts are left.
+         *
+         * @param list<int> $ids
+         * @param string|\Throwable $error
+         * @return array<int, bool> by id; false: lost
+         */
+        public function reject(array $ids, mixed $error): array {}
+
+        /**
          * Gives jobs back without blame: the attempt is not counted.
          *
          * @param list<int>|null $ids null: all that were not started
@@ -569,6 +578,15 @@ namespace Rowclaim {
          * @return bool false: lost
          */
         public function fail(mixed $error, ?float $delay = null): bool {}
+
+        /**
+         * Failed for good: it is dead, whatever attempts are left. For what no repetition mends; {@see Engine::retry()} brings it
+         * back.
+         *
+         * @param string|\Throwable $error a throwable is kept as "Class: message"
+         * @return bool false: lost
+         */
+        public function reject(mixed $error): bool {}
 
         /**
          * Given back without blame: the attempt is not counted.
@@ -788,6 +806,16 @@ namespace Rowclaim {
         public function fail(array $keys, mixed $error, ?float $delay = null): array {}
 
         /**
+         * Fails rows in one step, for good: they are failed, whatever attempts are left.
+         *
+         * @param list<int|string> $keys
+         * @param string|\Throwable $error
+         * @return array<int|string, bool> by key; false: lost
+         * @throws Exception\InvalidException when the mapping has no `failed`
+         */
+        public function reject(array $keys, mixed $error): array {}
+
+        /**
          * Gives rows back without blame: the attempt is not counted.
          *
          * @param list<int|string>|null $keys null: all that were not started
@@ -860,6 +888,16 @@ namespace Rowclaim {
          * @return bool false: lost
          */
         public function fail(mixed $error, ?float $delay = null): bool {}
+
+        /**
+         * Failed for good: it is failed, whatever attempts are left. For what no repetition mends; {@see Table::retry()} brings it
+         * back.
+         *
+         * @param string|\Throwable $error a throwable is kept as "Class: message"
+         * @return bool false: lost
+         * @throws Exception\InvalidException when the mapping has no `failed`
+         */
+        public function reject(mixed $error): bool {}
 
         /**
          * Given back without blame: the attempt is not counted.
@@ -1042,6 +1080,13 @@ namespace Rowclaim {
 
     /** For `$send` to throw: it surely has not happened, and may be sent again. */
     class NotSent extends \RuntimeException {}
+
+    /**
+     * For a handler of `work` to throw: the job or row has failed for good, whatever attempts are left.
+     *
+     * {@see Exception\DecodeException} means the same there: a payload that cannot be read.
+     */
+    class Reject extends \RuntimeException {}
 
     /**
      * A run in its process's hands: what the functions of {@see Engine::runSlot()} and {@see Engine::runDue()} are called with.

@@ -2,7 +2,7 @@
 
 use crate::errors::log;
 use crate::gate::{Held, enter};
-use crate::job::{Job, fail, release};
+use crate::job::{Job, fail, reject, release};
 use crate::values::{ids, uuid};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -113,6 +113,11 @@ impl Claim {
         delay: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyDict>> {
         self.finish(py, &crate::values::ids(ids)?, &fail(error, delay)?)
+    }
+
+    /// Fails jobs by id for good, whatever attempts are left. Otherwise as ``complete``.
+    fn reject<'py>(&self, py: Python<'py>, ids: &Bound<'py, PyAny>, error: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
+        self.finish(py, &crate::values::ids(ids)?, &reject(error)?)
     }
 
     /// Gives jobs back by id, or all that are not finished yet, without blame. Otherwise as ``complete``.

@@ -5,10 +5,12 @@
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyString};
-use rowclaim::{Error, ErrorKind};
+use rowclaim::{Error, ErrorKind, Outcome};
 
 static MAKE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 static NOT_SENT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+static DECODE_ERROR: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+static REJECT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 static LOGGER: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
 /// The exception for `error`.
@@ -40,6 +42,15 @@ pub(crate) fn describe(py: Python<'_>, error: &Bound<'_, PyAny>) -> PyResult<Str
 /// Whether an exception says that an effect has surely not happened.
 pub(crate) fn is_not_sent(py: Python<'_>, error: &PyErr) -> PyResult<bool> {
     Ok(error.matches(py, NOT_SENT.import(py, "rowclaim._errors", "NotSent")?)?)
+}
+
+/// What an exception says that ends a handler or a block: failed, or failed for good.
+pub(crate) fn failure(py: Python<'_>, error: &Bound<'_, PyAny>) -> PyResult<Outcome> {
+    let text = describe(py, error)?;
+    // A payload that cannot be read today cannot be read tomorrow.
+    let is_reject = error.is_instance(REJECT.import(py, "rowclaim._errors", "Reject")?)?
+        || error.is_instance(DECODE_ERROR.import(py, "rowclaim._errors", "DecodeError")?)?;
+    Ok(if is_reject { Outcome::Reject { error: text } } else { Outcome::Fail { error: text, delay: None } })
 }
 
 /// The text with lone surrogates written as `\udcxx`.

@@ -61,7 +61,7 @@ pub(crate) fn leave<R: Claimable + Send + Sync>(
         if job.is_finished() {
             log(py, &format!("{} was finished, then its block raised", shown()?), &error)?;
         } else {
-            finish(&Outcome::Fail { error: describe(py, raised)?, delay: None })?;
+            finish(&crate::errors::failure(py, raised)?)?;
             log(py, &format!("{} failed", shown()?), &error)?;
         }
         return Ok(true);
@@ -97,6 +97,11 @@ pub(crate) fn release(delay: Option<&Bound<'_, PyAny>>) -> PyResult<Outcome> {
 pub(crate) fn fail(error: &Bound<'_, PyAny>, delay: Option<&Bound<'_, PyAny>>) -> PyResult<Outcome> {
     let delay = given(delay).map(|delay| span("delay", delay)).transpose()?;
     Ok(Outcome::Fail { error: failure(error)?, delay })
+}
+
+/// The outcome of a failure for good.
+pub(crate) fn reject(error: &Bound<'_, PyAny>) -> PyResult<Outcome> {
+    Ok(Outcome::Reject { error: failure(error)? })
 }
 
 #[pymethods]
@@ -203,6 +208,13 @@ impl Job {
     #[pyo3(signature = (error, delay=None))]
     fn fail(&self, py: Python<'_>, error: &Bound<'_, PyAny>, delay: Option<&Bound<'_, PyAny>>) -> PyResult<bool> {
         self.finish(py, &fail(error, delay)?)
+    }
+
+    /// Failed for good: the job is dead, whatever attempts are left. For what no repetition mends; ``retry`` brings it back.
+    ///
+    /// ``error``, False and errors as for ``fail``.
+    fn reject(&self, py: Python<'_>, error: &Bound<'_, PyAny>) -> PyResult<bool> {
+        self.finish(py, &reject(error)?)
     }
 
     /// Given back without blame, not to be handed out before ``delay`` has gone by. The attempt is not counted.

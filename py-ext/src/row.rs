@@ -3,7 +3,7 @@
 use crate::column_values::{columns, object};
 use crate::gate::{Held, enter};
 use crate::guard::Write;
-use crate::job::{fail, leave, release};
+use crate::job::{fail, leave, reject, release};
 use crate::row_claim::RowClaim;
 use crate::values::{given, span, uuid};
 use pyo3::basic::CompareOp;
@@ -213,6 +213,13 @@ impl Row {
     #[pyo3(signature = (error, delay=None))]
     fn fail(&self, py: Python<'_>, error: &Bound<'_, PyAny>, delay: Option<&Bound<'_, PyAny>>) -> PyResult<bool> {
         self.finish(py, &fail(error, delay)?)
+    }
+
+    /// Failed for good: the row is failed, whatever attempts are left. For what no repetition mends; ``retry`` brings it back.
+    ///
+    /// ``error``, False and errors as for ``fail``; InvalidError when the mapping has no ``failed``.
+    fn reject(&self, py: Python<'_>, error: &Bound<'_, PyAny>) -> PyResult<bool> {
+        self.finish(py, &reject(error)?)
     }
 
     /// Given back without blame, not to be handed out before ``delay`` has gone by. The attempt is not counted.

@@ -3,7 +3,7 @@
 use crate::claim::leave;
 use crate::column_values::{keys, object};
 use crate::gate::{Held, enter};
-use crate::job::{fail, release};
+use crate::job::{fail, reject, release};
 use crate::row::{Row, complete};
 use crate::values::{given, uuid};
 use pyo3::prelude::*;
@@ -108,6 +108,11 @@ impl RowClaim {
         delay: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyDict>> {
         self.finish(py, &crate::column_values::keys(keys)?, &fail(error, delay)?)
+    }
+
+    /// Fails rows by key for good, whatever attempts are left. Otherwise as ``complete``.
+    fn reject<'py>(&self, py: Python<'py>, keys: &Bound<'py, PyAny>, error: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
+        self.finish(py, &crate::column_values::keys(keys)?, &reject(error)?)
     }
 
     /// Gives rows back by key, or all that are not finished yet, without blame. Otherwise as ``complete``.

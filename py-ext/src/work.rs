@@ -4,7 +4,7 @@
 //! `Exception` (KeyboardInterrupt, SystemExit) breaks the job off, ends the loop and is raised when the loop has let go of
 //! everything. Runners work by the same loop.
 
-use crate::errors::{describe, invalid, log, raise};
+use crate::errors::{failure, invalid, log, raise};
 use crate::gate::enter;
 use crate::job::Job;
 use crate::row::{Row, shown};
@@ -103,7 +103,7 @@ fn outcome<R: Claimable>(
     };
     let what = if job.is_finished() { "was finished, then its handler raised" } else { "failed" };
     log(py, &format!("{} {what}", shown()?), &error)?;
-    Ok(Handled::As(Outcome::Fail { error: describe(py, error.value(py))?, delay: None }))
+    Ok(Handled::As(failure(py, error.value(py))?))
 }
 
 /// Attaches for one handler. What goes past the loop is left in `raised`.

@@ -30,7 +30,7 @@ class Story:
 
     def take(self, step: dict[str, Any]) -> None:
         call: Callable[[dict[str, Any]], Any] = getattr(self, "do_" + step["do"])
-        if "error" in step and step["do"] != "fail":  # there it is the text of the failure
+        if "error" in step and step["do"] not in ("fail", "reject"):  # there it is the text of the failure
             with pytest.raises(rowclaim.RowclaimError) as caught:
                 call(step)
             assert caught.value.kind == step["error"], step
@@ -86,6 +86,9 @@ class Story:
 
     def do_fail(self, step: dict[str, Any]) -> bool:
         return self.job_at(step).fail(step["error"], step.get("delay"))
+
+    def do_reject(self, step: dict[str, Any]) -> bool:
+        return self.job_at(step).reject(step["error"])
 
     def do_release(self, step: dict[str, Any]) -> bool:
         if "lease" in step:
@@ -210,6 +213,8 @@ class Story:
             outcome = next(outcomes)
             if outcome == "fail":
                 raise RuntimeError("boom")
+            if outcome == "reject":
+                raise rowclaim.Reject("boom")
             if outcome == "release":
                 job.release(60)
 

@@ -39,6 +39,39 @@ def test_work_adds_up_what_became_of_the_jobs(engine: rowclaim.Engine, finish: s
     assert [row.last_error for row in reversed(engine.jobs())][1::2] == ["ValueError: boom", "by hand", None]
 
 
+def test_what_no_repetition_mends_is_rejected(database: Database) -> None:
+    with database.connect(backoff_base=0) as engine:
+        fill(engine, 5)
+        database.sql(f"UPDATE {database.prefix}jobs SET payload = '{{\"order\":' WHERE id = 5")
+
+        def handler(job: rowclaim.Job) -> None:
+            if job.id == 1:
+                raise rowclaim.Reject("no such order")
+            if job.id == 2:
+                assert job.reject(ValueError("by hand"))
+            if job.id == 5:
+                raise AssertionError(job.payload)
+
+        summary = engine.work({"q": handler}, until_empty=True)
+        assert (summary.completed, summary.failed, summary.lost) == (2, 3, 0)
+        rows = sorted(engine.jobs(state="dead"), key=lambda row: row.id)
+        assert [(row.id, row.attempts) for row in rows] == [(1, 1), (2, 1), (5, 1)]
+        assert [row.last_error for row in rows[:2]] == ["Reject: no such order", "ValueError: by hand"]
+        assert rows[2].last_error is not None and rows[2].last_error.startswith("DecodeError: payload: ")
+
+        fill(engine, 3)
+        claim = engine.claim("q", limit=3)
+        with next(claim) as job:
+            raise rowclaim.Reject("in a block")
+        assert engine.job(job.id).state == "dead"  # type: ignore[union-attr]
+        job = next(claim)
+        assert claim.reject([job.id], "by id") == {job.id: True}
+        assert claim.reject([job.id], "by id") == {job.id: True}
+        assert not job.complete()
+        with pytest.raises(TypeError, match="error must be str or an exception"):
+            next(claim).reject(None)  # type: ignore[arg-type]
+
+
 def test_each_queue_has_its_handler(engine: rowclaim.Engine) -> None:
     fill(engine, 2, "a")
     fill(engine, 2, "b")

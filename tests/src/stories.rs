@@ -51,8 +51,8 @@ pub fn run(db: &Db, name: &str, story: &Value) {
 fn steps(db: &Db, cast: &mut Cast, name: &str, steps: &Value) {
     for (number, step) in steps.as_array().unwrap().iter().enumerate() {
         let place = format!("{name}, step {number}: {step}");
-        // The `error` of a `fail` is its text.
-        let expected_kind = step.get("error").filter(|_| step["do"] != "fail");
+        // The `error` of a `fail` and of a `reject` is its text.
+        let expected_kind = step.get("error").filter(|_| step["do"] != "fail" && step["do"] != "reject");
         match (take(db, cast, &place, step), expected_kind) {
             (Ok(answer), None) => compare(&place, step.get("expect"), &answer),
             (Err(error), Some(kind)) => assert_eq!(error.kind().name(), kind.as_str().unwrap(), "{place}: {error}"),
@@ -132,12 +132,13 @@ fn take(db: &Db, cast: &mut Cast, place: &str, step: &Value) -> Result<Value, Er
             Ok(json!({ "states": states, "reasons": reasons }))
         }
         "sql" => sql(db, step["statement"].as_str().unwrap()),
-        verb @ ("complete" | "fail" | "release") => {
+        verb @ ("complete" | "fail" | "reject" | "release") => {
             let job = &cast.claims[step["claim"].as_str().unwrap()].1[step["index"].as_u64().unwrap() as usize];
             let delay = step["delay"].as_f64().map(Duration::from_secs_f64);
             let answer = match verb {
                 "complete" => job.complete()?,
                 "fail" => job.fail(step["error"].as_str().unwrap(), delay)?,
+                "reject" => job.reject(step["error"].as_str().unwrap())?,
                 _ => job.release(delay.unwrap_or_default())?,
             };
             Ok(json!(answer == Finish::Accepted))
@@ -354,6 +355,7 @@ fn work(db: &Db, step: &Value) -> Result<Value, Error> {
         Handled::As(match outcomes[(turn - 1) % outcomes.len()] {
             "complete" => Outcome::Complete,
             "fail" => Outcome::Fail { error: "boom".to_owned(), delay: None },
+            "reject" => Outcome::Reject { error: "boom".to_owned() },
             _ => Outcome::Release { delay: Duration::from_secs(60) },
         })
     })?;

@@ -34,6 +34,14 @@ impl<R: Claimable> Job<R> {
         self.finish(&Outcome::Fail { error: error.into(), delay })
     }
 
+    /// Failed for good: it is dead, whatever attempts are left. For what no repetition mends; a person may `retry` it.
+    ///
+    /// # Errors
+    /// As [`Job::complete`]; `Invalid` for a row whose mapping names no status for failed rows.
+    pub fn reject(&self, error: impl Into<String>) -> Result<Finish> {
+        self.finish(&Outcome::Reject { error: error.into() })
+    }
+
     /// Given back without blame, not to be handed out before `delay` has gone by. The attempt is not counted.
     ///
     /// # Errors

@@ -59,7 +59,9 @@ pub(crate) async fn write(
             return Err(Error::invalid("a job has no columns to set; only rows of mapped tables have"));
         }
         Outcome::Complete => complete(statements, session, claim, jobs).await?,
-        Outcome::Fail { error, delay } => fail(shared, statements, session, claim, jobs, error, *delay).await?,
+        Outcome::Fail { error, .. } | Outcome::Reject { error } => {
+            fail(shared, statements, session, claim, jobs, error, outcome).await?
+        }
         Outcome::Release { delay } => release(statements, session, claim, jobs, *delay).await?,
     };
     Ok(jobs.iter().map(|job| lost.get(&job.id).copied().unwrap_or(Finish::Accepted)).collect())
@@ -117,7 +119,7 @@ async fn fail(
     claim: &ClaimState,
     jobs: &[Held],
     error: &str,
-    delay: Option<Duration>,
+    outcome: &Outcome,
 ) -> Result<Unmatched> {
     let mut jobs = jobs.to_vec();
     jobs.sort_unstable_by_key(|job| job.id);
@@ -125,17 +127,16 @@ async fn fail(
     let mut written = Vec::with_capacity(jobs.len());
     let mut missed = Vec::new();
     for job in &jobs {
-        let (statement, is_final) = plan::fail(statements, job, claim.id, error, delay, &shared.config.backoff);
-        if session.execute(&statement).await?.matched == 1 {
-            written.push(ended(claim, job, "failed", is_final, Some(error)));
+        let wait = plan::wait_after(job, outcome, &shared.config.backoff);
+        if session.execute(&plan::fail(statements, job, claim.id, error, wait)).await?.matched == 1 {
+            written.push(ended(claim, job, "failed", wait.is_none(), Some(error)));
         } else {
             missed.push(*job);
         }
     }
     record(statements, session, &written).await?;
     session.commit().await?;
-    let outcome = Outcome::Fail { error: String::new(), delay };
-    explain(statements, session, claim, &missed, &outcome).await
+    explain(statements, session, claim, &missed, outcome).await
 }
 
 fn ended<'a>(claim: &'a ClaimState, job: &Held, outcome: &'static str, is_final: bool, error: Option<&'a str>) -> Ended<'a> {

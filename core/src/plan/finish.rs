@@ -72,22 +72,23 @@ pub(crate) fn release(statements: &Statements, ids: &Ids, claim_id: i64, delay: 
     ids.statement(&statements.release, vec![micros(delay).into()], vec![claim_id.into()])
 }
 
-/// The write of a failure, and whether the job is dead after it.
-pub(crate) fn fail(
-    statements: &Statements,
-    job: &Held,
-    claim_id: i64,
-    error: &str,
-    delay: Option<Duration>,
-    backoff: &Backoff,
-) -> (Statement, bool) {
-    let error = stored_error(error);
-    if job.attempts >= job.max_attempts {
-        return (plain(&statements.fail_dead, vec![error.into(), job.id.into(), claim_id.into()]), true);
+/// How long a job waits after `outcome`, a failure; `None` when it is dead.
+pub(crate) fn wait_after(job: &Held, outcome: &Outcome, backoff: &Backoff) -> Option<Duration> {
+    match outcome {
+        Outcome::Reject { .. } => None,
+        _ if job.attempts >= job.max_attempts => None,
+        Outcome::Fail { delay: Some(delay), .. } => Some(*delay),
+        _ => Some(backoff.delay(job.attempts)),
     }
-    let delay = delay.unwrap_or_else(|| backoff.delay(job.attempts));
-    let values = vec![micros(delay).into(), error.into(), job.id.into(), claim_id.into()];
-    (plain(&statements.fail_back, values), false)
+}
+
+/// The write of a failure; without a wait the job is dead after it.
+pub(crate) fn fail(statements: &Statements, job: &Held, claim_id: i64, error: &str, wait: Option<Duration>) -> Statement {
+    let error = stored_error(error);
+    match wait {
+        None => plain(&statements.fail_dead, vec![error.into(), job.id.into(), claim_id.into()]),
+        Some(wait) => plain(&statements.fail_back, vec![micros(wait).into(), error.into(), job.id.into(), claim_id.into()]),
+    }
 }
 
 pub(crate) fn insert_attempts(statements: &Statements, ended: &[Ended<'_>]) -> Statement {
@@ -136,7 +137,7 @@ pub(crate) fn stands(row: &Row, claim: &ClaimState, outcome: &Outcome) -> Result
     let stands = match (state, outcome) {
         (JobState::Claimed, _) => Stands::Held,
         (JobState::Done, Outcome::Complete | Outcome::CompleteWith { .. }) => Stands::Answer(Finish::Accepted),
-        (JobState::Dead, Outcome::Fail { .. }) => Stands::Answer(Finish::Accepted),
+        (JobState::Dead, Outcome::Fail { .. } | Outcome::Reject { .. }) => Stands::Answer(Finish::Accepted),
         (JobState::Ready, Outcome::Fail { .. } | Outcome::Release { .. }) => Stands::PutBack,
         _ => Stands::Answer(Finish::Lost),
     };

@@ -2,7 +2,7 @@
 
 declare(strict_types=1);
 
-use Rowclaim\{Claim, Effect, Engine, Job, Lease, NotSent};
+use Rowclaim\{Claim, Effect, Engine, Job, Lease, NotSent, Reject};
 use Rowclaim\Exception\RowclaimException;
 
 /** Runs the stories of tests/scenarios, which Rust and Python run too. */
@@ -47,7 +47,7 @@ final class ScenarioTest extends TableTestCase
     {
         foreach ($steps as $number => $step) {
             $where = "$place, step $number ($step->do)";
-            $expected = $step->do === 'fail' ? null : ($step->error ?? null);
+            $expected = in_array($step->do, ['fail', 'reject'], true) ? null : ($step->error ?? null);
             try {
                 $answer = $this->take($engine, $where, $step);
             } catch (RowclaimException $thrown) {
@@ -111,6 +111,8 @@ final class ScenarioTest extends TableTestCase
                 return $this->job($step)->complete();
             case 'fail':
                 return $this->job($step)->fail($step->error ?? '', $step->delay ?? null);
+            case 'reject':
+                return $this->job($step)->reject($step->error);
             case 'lease':
                 return $this->lease($engine, $step);
             case 'lost':
@@ -293,6 +295,7 @@ final class ScenarioTest extends TableTestCase
             match ($step->outcomes[$turn++ % count($step->outcomes)]) {
                 'complete' => null,
                 'fail' => throw new RuntimeException('boom'),
+                'reject' => throw new Reject('boom'),
                 // Not before the story is over.
                 'release' => $job->release(60),
             };

@@ -2,7 +2,7 @@
 
 declare(strict_types=1);
 
-use Rowclaim\{Engine, Record, Row, RowClaim, Table};
+use Rowclaim\{Engine, Job, Record, Reject, Row, RowClaim, Table};
 
 /** Claims on tables that people already have. */
 final class TableTest extends TableTestCase
@@ -117,6 +117,40 @@ final class TableTest extends TableTestCase
         }
         self::assertSame(['3', '0'], array_map('strval', array_values($this->stored())));
         self::assertSame([2, 1], array_map(fn (Record $row) => $row->attempts, $table->rows()));
+    }
+
+    /** @dataProvider databases */
+    public function test_what_no_repetition_mends_is_rejected(string $dsn): void
+    {
+        $engine = $this->open($dsn, ['backoff_base' => 0]);
+        $this->targets(5);
+        $table = $this->table($engine);
+        $claim = $table->claim(limit: 2);
+        [$first, $second] = iterator_to_array($claim, false);
+        self::assertTrue($first->reject(new DomainException('no such number')));
+        self::assertTrue($first->reject('again'), 'a repeat is accepted');
+        self::assertFalse($first->complete());
+        self::assertSame([$second->key => true], $claim->reject([$second->key], 'by key'));
+        $summary = $table->work(function (Row $row): void {
+            $row->key === 4 && throw new Reject('gone');
+        }, untilEmpty: true);
+        self::assertSame([2, 1], [$summary->completed, $summary->failed]);
+        self::assertSame([1 => 3, 2 => 3, 3 => 2, 4 => 3, 5 => 2], array_map('intval', $this->stored()));
+        self::assertRefused('invalid', fn () => $this->table($engine, ['failed' => null])->claim()->reject([1], 'x'));
+
+        $ids = self::fill($engine, 4);
+        $this->sql("UPDATE {$this->options['prefix']}jobs SET payload = '{\"order\":' WHERE id = $ids[3]");
+        $summary = $engine->work(['q' => fn (Job $job) => match ($job->id) {
+            $ids[0] => throw new Reject('no such order'),
+            $ids[1] => $job->reject('by hand'),
+            default => $job->payload,
+        }], untilEmpty: true);
+        self::assertSame([1, 3, 0], [$summary->completed, $summary->failed, $summary->lost]);
+        $dead = array_column($engine->jobs(state: 'dead'), null, 'id');
+        self::assertSame([$ids[3] => 1, $ids[1] => 1, $ids[0] => 1], array_column($dead, 'attempts', 'id'));
+        self::assertSame(['Rowclaim\\Reject: no such order', 'by hand'], [$dead[$ids[0]]['last_error'], $dead[$ids[1]]['last_error']]);
+        self::assertStringStartsWith('Rowclaim\\Exception\\DecodeException: ', $dead[$ids[3]]['last_error']);
+        self::assertSame(RuntimeException::class, get_parent_class(Reject::class));
     }
 
     /** @dataProvider databases */

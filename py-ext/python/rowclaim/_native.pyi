@@ -493,6 +493,8 @@ class Claim:
         """
     def fail(self, ids: Iterable[int], error: str | BaseException, delay: _Span | None = None) -> dict[int, bool]:
         """Fails jobs by id: each comes back after ``delay`` or its back-off, or is dead. Otherwise as ``complete``."""
+    def reject(self, ids: Iterable[int], error: str | BaseException) -> dict[int, bool]:
+        """Fails jobs by id for good, whatever attempts are left. Otherwise as ``complete``."""
     def release(self, ids: Iterable[int] | None = None, delay: _Span | None = None) -> dict[int, bool]:
         """Gives jobs back by id, or all that are not finished yet, without blame. Otherwise as ``complete``."""
     def __len__(self) -> int: ...
@@ -565,6 +567,11 @@ class Job:
 
         ``error`` is text or an exception, written as ``Class: message`` and cut to 4,000 characters. False and errors
         as for ``complete``.
+        """
+    def reject(self, error: str | BaseException) -> bool:
+        """Failed for good: the job is dead, whatever attempts are left. For what no repetition mends; ``retry`` brings it back.
+
+        ``error``, False and errors as for ``fail``.
         """
     def release(self, delay: _Span | None = None) -> bool:
         """Given back without blame, not to be handed out before ``delay`` has gone by. The attempt is not counted.
@@ -813,6 +820,8 @@ class RowClaim:
         self, keys: _Key | Iterable[_Key], error: str | BaseException, delay: _Span | None = None
     ) -> dict[Any, bool]:
         """Fails rows by key: each comes back after ``delay`` or its back-off, or is failed. Otherwise as ``complete``."""
+    def reject(self, keys: _Key | Iterable[_Key], error: str | BaseException) -> dict[Any, bool]:
+        """Fails rows by key for good, whatever attempts are left. Otherwise as ``complete``."""
     def release(self, keys: _Key | Iterable[_Key] | None = None, delay: _Span | None = None) -> dict[Any, bool]:
         """Gives rows back by key, or all that are not finished yet, without blame. Otherwise as ``complete``."""
     def __len__(self) -> int: ...
@@ -888,6 +897,11 @@ class Row(Record):
 
         ``error`` is text or an exception, written as ``Class: message`` and cut to 4,000 characters and to the column's
         length. False and errors as for ``complete``.
+        """
+    def reject(self, error: str | BaseException) -> bool:
+        """Failed for good: the row is failed, whatever attempts are left. For what no repetition mends; ``retry`` brings it back.
+
+        ``error``, False and errors as for ``fail``; InvalidError when the mapping has no ``failed``.
         """
     def release(self, delay: _Span | None = None) -> bool:
         """Given back without blame, not to be handed out before ``delay`` has gone by. The attempt is not counted.

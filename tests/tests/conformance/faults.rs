@@ -35,6 +35,7 @@ every_database! {
         let outcomes = [
             Outcome::Complete,
             Outcome::Fail { error: "x".into(), delay: Some(Duration::from_secs(60)) },
+            Outcome::Reject { error: "x".into() },
             Outcome::Release { delay: Duration::from_secs(60) },
         ];
         for fault in KINDS {

@@ -110,6 +110,24 @@ every_database! {
         assert!(attempts.iter().all(|a| a.outcome == "failed" && a.error.as_deref() == Some("boom") && a.claimed_at.is_some()));
     }
 
+    fn a_rejected_job_is_dead_whatever_attempts_are_left("", db) {
+        let ids = db.fill("q", 3);
+        let claim = db.claim(3);
+        let reject = |error: &str| Outcome::Reject { error: error.into() };
+        assert_eq!(claim.finish(&ids[..1], &reject("no such order")).unwrap(), [Finish::Accepted]);
+        claim.job(1).unwrap().finish_later(reject("later")).unwrap();
+        db.engine.flush().unwrap();
+        assert_eq!((state(db, ids[0]), state(db, ids[1])), (JobState::Dead, JobState::Dead));
+        let attempts = db.engine.attempts(ids[0]).unwrap();
+        assert_eq!((attempts.len(), attempts[0].is_final, attempts[0].error.as_deref()), (1, true, Some("no such order")));
+        // The first word stands: what waits for its next attempt is not ended by a late one.
+        assert_eq!(claim.job(2).unwrap().fail("x", None).unwrap(), Finish::Accepted);
+        assert_eq!(claim.job(2).unwrap().reject("x").unwrap(), Finish::Lost);
+        assert_eq!(state(db, ids[2]), JobState::Ready);
+        assert_eq!(claim.job(0).unwrap().complete().unwrap(), Finish::Lost);
+        assert!(db.engine.retry(ids[0], false).unwrap(), "a person may bring it back");
+    }
+
     // 57
     fn any_error_text_can_be_stored(db) {
         let id = db.fill("q", 1)[0];

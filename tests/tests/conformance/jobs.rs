@@ -19,12 +19,12 @@ fn with_a_broken_one(db: &Db, payload: &str) -> NewJob {
 }
 
 every_database! {
-    // 56, 73: half a document is its handler's to refuse; its attempts end it, its key is free, and the others run.
+    // 56, 73: half a document is its handler's to refuse, whatever attempts are left; its key is free, and the others run.
     fn a_job_with_half_a_document_ends_and_the_others_run("heartbeat=0", db) {
         let broken = with_a_broken_one(db, "'{\"order\":'");
         let claim = db.claim(6);
         assert_eq!((claim.len(), claim.rows()[0].payload.as_str()), (6, "{\"order\":"));
-        assert_eq!(claim.job(0).unwrap().fail("payload is no JSON", None).unwrap(), Finish::Accepted);
+        assert_eq!(claim.job(0).unwrap().reject("payload is no JSON").unwrap(), Finish::Accepted);
         assert_eq!(claim.complete_all().unwrap(), [Finish::Accepted; 5]);
         let dead = db.engine.job(claim.rows()[0].id).unwrap().unwrap();
         assert_eq!((dead.state.name(), dead.attempts, dead.last_error.as_deref()), ("dead", 1, Some("payload is no JSON")));

@@ -147,6 +147,21 @@ every_database! {
         assert_eq!(db.number("SELECT COUNT(*) FROM {attempts} WHERE outcome = 'failed' AND final = 1"), 1);
     }
 
+    fn a_rejected_row_is_failed_whatever_attempts_are_left("heartbeat=0", db) {
+        let targets = UserTable::targets(db, 2);
+        let table = targets.map(ALL_ROLES);
+        let batch = claim(&table, 2);
+        for _ in 0..2 {
+            assert_eq!(batch.job(0).unwrap().reject("number does not exist").unwrap(), Finish::Accepted, "a repeat is accepted");
+        }
+        assert_eq!(batch.job(0).unwrap().complete().unwrap(), Finish::Lost);
+        assert_eq!(batch.job(1).unwrap().fail("x", None).unwrap(), Finish::Accepted);
+        assert_eq!(batch.job(1).unwrap().reject("x").unwrap(), Finish::Lost, "the first word stands");
+        assert_eq!((targets.column("status"), targets.column("attempts")), (vec!["3".into(), "0".into()], vec!["1".into(), "1".into()]));
+        assert_eq!(db.number("SELECT COUNT(*) FROM {attempts} WHERE outcome = 'failed' AND final = 1"), 1);
+        assert_eq!(table.retry(None, &Filters::none(), 10).unwrap(), 1, "a person may bring it back");
+    }
+
     fn a_released_row_comes_back_without_blame("heartbeat=0", db) {
         let targets = UserTable::targets(db, 2);
         let table = targets.map(ALL_ROLES);

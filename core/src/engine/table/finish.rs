@@ -73,7 +73,7 @@ impl Step<'_> {
             Outcome::Complete => self.complete(session, rows, &[], None).await,
             Outcome::CompleteWith { set, delay } => self.complete(session, rows, set, *delay).await,
             Outcome::Release { delay } => self.release(session, rows, *delay).await,
-            Outcome::Fail { error, delay } => self.fail(session, rows, error, *delay).await,
+            Outcome::Fail { error, .. } | Outcome::Reject { error } => self.fail(session, rows, error, outcome).await,
         }
     }
 
@@ -119,13 +119,15 @@ impl Step<'_> {
         Ok(true)
     }
 
-    async fn fail(&self, session: &mut Session, held: &[Held], error: &str, delay: Option<Duration>) -> Result<bool> {
+    async fn fail(&self, session: &mut Session, held: &[Held], error: &str, outcome: &Outcome) -> Result<bool> {
         let table = self.rows.table;
         let error = stored_error(error);
         let backoff = backoff(self.shared, table);
+        let delay = if let Outcome::Fail { delay, .. } = outcome { *delay } else { None };
         // Without a counter one failure is the end, unless the caller says when to try again.
         let is_final = |row: &Held| match (&table.failed, &table.attempts) {
             (None, _) => false,
+            _ if matches!(outcome, Outcome::Reject { .. }) => true,
             (Some(_), Some(_)) => row.attempts >= row.max_attempts,
             (Some(_), None) => delay.is_none(),
         };

@@ -77,7 +77,8 @@ pub(crate) fn stands(table: &Table, row: &mut Row, outcome: &Outcome) -> Result<
     let stands = match outcome {
         _ if is_ours && is_processing => Stands::Held,
         Outcome::Complete | Outcome::CompleteWith { .. } if is_ours && is_done => Stands::Answer(Finish::Accepted),
-        Outcome::Fail { .. } if is_ours && is_failed => Stands::Answer(Finish::Accepted),
+        Outcome::Fail { .. } | Outcome::Reject { .. } if is_ours && is_failed => Stands::Answer(Finish::Accepted),
+        Outcome::Reject { .. } => Stands::Answer(Finish::Lost),
         // Its token is gone with its owner: the ledger knows who that was.
         _ if is_pending && is_free && table.mapping.registry => Stands::PutBack,
         _ => Stands::Answer(Finish::Lost),
@@ -112,6 +113,9 @@ pub(crate) fn outcome(table: &Table, outcome: &Outcome) -> Result<Outcome> {
         }
         Outcome::Complete if table.recurs() => Err(next_time(table)),
         Outcome::Fail { delay: Some(_), .. } if table.available_at.is_none() => no_time("fail with a delay"),
+        Outcome::Reject { .. } if table.failed.is_none() => {
+            Err(Error::invalid("reject needs failed in the mapping, the status of a row that is not tried again"))
+        }
         Outcome::Release { delay } if !delay.is_zero() && table.available_at.is_none() => no_time("release with a delay"),
         other => Ok(other.clone()),
     }
