@@ -131,12 +131,15 @@ final class TableTest extends TableTestCase
         self::assertTrue($first->reject('again'), 'a repeat is accepted');
         self::assertFalse($first->complete());
         self::assertSame([$second->key => true], $claim->reject([$second->key], 'by key'));
+        $endless = $this->table($engine, ['failed' => null, 'max_attempts' => null])->claim(limit: 1);
+        $keys = self::keys($endless);
+        self::assertRefused('invalid', fn () => $endless->reject($keys, 'x'), 'reject needs failed in the mapping');
+        $endless->release($keys);
         $summary = $table->work(function (Row $row): void {
             $row->key === 4 && throw new Reject('gone');
         }, untilEmpty: true);
         self::assertSame([2, 1], [$summary->completed, $summary->failed]);
         self::assertSame([1 => 3, 2 => 3, 3 => 2, 4 => 3, 5 => 2], array_map('intval', $this->stored()));
-        self::assertRefused('invalid', fn () => $this->table($engine, ['failed' => null])->claim()->reject([1], 'x'));
 
         $ids = self::fill($engine, 4);
         $this->sql("UPDATE {$this->options['prefix']}jobs SET payload = '{\"order\":' WHERE id = $ids[3]");
@@ -148,8 +151,8 @@ final class TableTest extends TableTestCase
         self::assertSame([1, 3, 0], [$summary->completed, $summary->failed, $summary->lost]);
         $dead = array_column($engine->jobs(state: 'dead'), null, 'id');
         self::assertSame([$ids[3] => 1, $ids[1] => 1, $ids[0] => 1], array_column($dead, 'attempts', 'id'));
-        self::assertSame(['Rowclaim\\Reject: no such order', 'by hand'], [$dead[$ids[0]]['last_error'], $dead[$ids[1]]['last_error']]);
-        self::assertStringStartsWith('Rowclaim\\Exception\\DecodeException: ', $dead[$ids[3]]['last_error']);
+        self::assertSame(['Rowclaim\\Reject: no such order', 'by hand'], [$dead[$ids[0]]['lastError'], $dead[$ids[1]]['lastError']]);
+        self::assertStringStartsWith('Rowclaim\\Exception\\DecodeException: ', $dead[$ids[3]]['lastError']);
         self::assertSame(RuntimeException::class, get_parent_class(Reject::class));
     }
 

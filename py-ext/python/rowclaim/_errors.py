@@ -117,8 +117,8 @@ class NotSent(Exception):
 class Reject(Exception):
     """For handlers and blocks to raise: the job or row has failed for good, whatever attempts are left.
 
-    Its class and text become the error that is kept, as for any other exception. ``DecodeError`` means the same there: a
-    payload that cannot be read.
+    Its class and text become the error that is kept, as for any other exception. ``DecodeError`` means the same there:
+    a payload that cannot be read.
     """
 
 
