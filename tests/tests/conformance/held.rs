@@ -227,7 +227,7 @@ every_database! {
         assert_eq!(db.number("SELECT COUNT(*) FROM {attempts} WHERE outcome = 'started'"), 0);
     }
 
-    // kill -9 inside of a handler.
+    // 139: kill -9 between the call and its outcome: held, and sent once.
     fn the_row_a_killed_worker_was_inside_of_is_held_and_not_sent_again("lease=1&backoff_base=0", db) {
         let ids = db.fill("q", 5);
         let folder = std::env::temp_dir().join(format!("rowclaim-held-{}", db.prefix));
