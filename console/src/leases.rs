@@ -4,8 +4,7 @@ use crate::fault::{OK, Outcome};
 use crate::{connect, json, screen, span};
 use clap::Args;
 use comfy_table::Cell;
-use rowclaim::LeaseFilter;
-use rowclaim::LeaseRecord;
+use rowclaim::{LeaseFilter, LeaseRecord};
 use serde::Serialize;
 
 /// List leases in the order of their names
@@ -14,7 +13,7 @@ use serde::Serialize;
 #[derive(Args)]
 pub struct Leases {
     /// Leases at most, 1 to 10,000
-    #[arg(long, value_name = "N", default_value_t = 100)]
+    #[arg(long, value_name = "N", default_value_t = 50)]
     limit: usize,
     /// Print JSON, one object a line
     #[arg(long)]

@@ -38,7 +38,7 @@ pub struct List {
     #[arg(long, value_name = "ID")]
     before: Option<i64>,
     /// Runs at most, 1 to 10,000
-    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     limit: u32,
     /// Print JSON, one object a line
     #[arg(long)]
