@@ -24,14 +24,13 @@ suite() { # suite NAME COMMAND …
 }
 
 export RUST_BACKTRACE=0
+# With the console's faults: its second program, for the drills, is then built here, from the core that these suites use anyway.
 suite 'Rust: conformance on every database, console, units' \
-    cargo test --quiet --profile "$profile" -p rowclaim -p rowclaim-migrations -p rowclaim-console -p conformance -- --test-threads 12
+    cargo test --quiet --profile "$profile" -p rowclaim -p rowclaim-migrations -p rowclaim-console -p conformance \
+    --features rowclaim-console/faults -- --test-threads 12
 suite 'races and crashes' "target/$profile/race"
-drills() { # with faults in two statements of a hundred; a program beside the plain one
-    cargo build --quiet --profile "$profile" -p rowclaim-console --features faults --bin rowclaim-faults &&
-        RUST_LOG=error tests/drills.sh "target/$profile/rowclaim-faults" --faults
-}
-suite 'drills' drills
+# With faults in two statements of a hundred.
+suite 'drills' env RUST_LOG=error tests/drills.sh "target/$profile/rowclaim-faults" --faults
 suite 'PHP' php-ext/tests/run.sh
 suite 'Python' py-ext/tests/run.sh
 suite 'README' "$venv/python" tests/readme.py

@@ -3,7 +3,7 @@
 use crate::bindings::Bindings;
 use crate::floor::Floor;
 use crate::report::{Pairs, Report, Target, median};
-use crate::server::Server;
+use crate::server::{ONE_INSTANT, Server};
 use crate::taken::{Taken, jobs_per_s};
 use crate::workers::{CLAIM_LIMIT, CLAIMS, Team};
 use crate::{Effort, Result, laravel, ours};
@@ -18,7 +18,7 @@ pub const NAMES: [&str; 9] = ["floors", "snapshot", "create", "mapped", "leases"
 pub fn measure(name: &str, server: &mut Server, report: &mut Report, bindings: &Bindings, effort: Effort) -> Result<()> {
     match name {
         "floors" => floors(server, report, effort),
-        "snapshot" => snapshot(server, report, effort),
+        "snapshot" => snapshots(server, report, effort),
         "create" => create(server, report, effort),
         "mapped" => crate::mapped::measure(server, report, effort),
         "leases" => crate::leases::measure(server, report, effort),
@@ -96,8 +96,17 @@ fn floors(server: &mut Server, report: &mut Report, effort: Effort) -> Result<()
     server.drop_tables(THEIRS)
 }
 
-/// With a consistent snapshot open in another session, as during a backup, and without.
-fn snapshot(server: &mut Server, report: &mut Report, effort: Effort) -> Result<()> {
+/// With a consistent snapshot open in another session, as during a backup, and without; of jobs that were created one after
+/// the other, and of as many that became ready at one instant.
+fn snapshots(server: &mut Server, report: &mut Report, effort: Effort) -> Result<()> {
+    snapshot(server, report, effort, "snapshot_ratio")?;
+    let together = std::mem::replace(&mut server.together, ONE_INSTANT);
+    let measured = snapshot(server, report, effort, "snapshot_ratio_one_instant");
+    server.together = together;
+    measured
+}
+
+fn snapshot(server: &mut Server, report: &mut Report, effort: Effort, name: &str) -> Result<()> {
     server.make_tables(OURS)?;
     let mut team = team("engine", server, OURS, 4, 100)?;
     let mut other = Server::connect()?;
@@ -113,9 +122,9 @@ fn snapshot(server: &mut Server, report: &mut Report, effort: Effort) -> Result<
         with.round(server, &mut team, OURS, jobs, 100)?;
         other.run("ROLLBACK")?;
     }
-    report.ratio("snapshot_ratio", &jobs_per_s(&with, &without, "without"), Target::AtLeast(0.7));
-    with.aside(report, "snapshot_ratio", "with");
-    without.aside(report, "snapshot_ratio", "without");
+    report.ratio(name, &jobs_per_s(&with, &without, "without"), Target::AtLeast(0.7));
+    with.aside(report, name, "with");
+    without.aside(report, name, "without");
     drop(team);
     server.drop_tables(OURS)
 }

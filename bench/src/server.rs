@@ -13,6 +13,8 @@ use tokio::runtime::Runtime;
 pub const PAYLOAD: usize = 120;
 /// Jobs that share one `ready_at`, as those of one call that creates many.
 const TOGETHER: usize = 500;
+/// All jobs of a round share it, as those of a send at nine o'clock.
+pub const ONE_INSTANT: usize = 1_000_000_000;
 /// The kernel's clock ticks a second, as seen in /proc.
 const TICKS: f64 = 100.0;
 
@@ -23,6 +25,8 @@ pub struct Server {
     dsn: String,
     pid: Option<u32>,
     filled: usize,
+    /// Jobs of [`Server::fill`] that share one `ready_at`.
+    pub together: usize,
 }
 
 /// The options of every raw connection to `dsn`: over TCP, as the engine's.
@@ -49,7 +53,7 @@ impl Server {
         let runtime = runtime()?;
         let connection = runtime.block_on(Conn::new(options(&dsn)?))?;
         let pid = std::env::var("ROWCLAIM_TEST_MARIADB_PID").ok().and_then(|pid| pid.parse().ok());
-        Ok(Server { runtime, connection, dsn, pid, filled: 0 })
+        Ok(Server { runtime, connection, dsn, pid, filled: 0, together: TOGETHER })
     }
 
     /// The DSN with a table prefix and further options.
@@ -105,13 +109,13 @@ impl Server {
     pub fn fill(&mut self, prefix: &str, count: usize) -> Result<()> {
         let first = self.filled;
         self.filled += count;
-        let note = "x".repeat(PAYLOAD);
+        let (note, together) = ("x".repeat(PAYLOAD), self.together);
         self.run(&format!(
             "INSERT INTO {prefix}jobs \
              (queue, job_key, unique_key, key_life, priority, payload, ready_at, max_attempts, create_token, created_at) \
              SELECT 'q', CONCAT('order:', seq + {first}), CONCAT('order:', seq + {first}), 'forever', 0, \
              CONCAT(LEFT(CONCAT('{{\"order_id\":', seq + {first}, ',\"note\":\"{note}'), {PAYLOAD} - 2), '\"}}'), \
-             UTC_TIMESTAMP(6) - INTERVAL 10 SECOND + INTERVAL 1000 * (seq DIV {TOGETHER}) MICROSECOND, \
+             UTC_TIMESTAMP(6) - INTERVAL 10 SECOND + INTERVAL 1000 * (seq DIV {together}) MICROSECOND, \
              20, REPEAT('t', 16), UTC_TIMESTAMP(6) FROM seq_1_to_{count}"
         ))
     }

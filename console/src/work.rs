@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 const BAD_DATA: i32 = 65;
 /// EX_TEMPFAIL of sysexits.h.
 const TEMPORARY: i32 = 75;
+/// Why a command is ended.
+const LOST: &str = "ended: its claim is lost, and the job may run elsewhere";
 
 /// Run a command for each job of some queues, until stopped
 ///
@@ -39,6 +41,10 @@ Exit codes of the command:
          also after a signal. The last 4,000 characters of stderr are kept with it.
 
 What the command writes goes to stderr; stdout is for the summary.
+
+A job that is lost (released by a person, or the database was away for longer than the lease) may begin
+elsewhere: its command is ended, by SIGTERM and 5 s later by SIGKILL, and whatever it exits with, its
+late outcome is refused.
 
 SIGTERM or Ctrl-C: the job in hand is finished, those that were not started are given back. A second
 one ends the commands and the worker at once; their jobs come back when the lease ends.
@@ -200,11 +206,14 @@ impl Crew<'_> {
             ],
             stdin: job.payload.clone(),
         };
-        let too_long = || {
+        let must_end = || {
+            if job.claim().is_lost() {
+                return Some(LOST.to_owned());
+            }
             let limit = self.work.max_run.filter(|limit| since.elapsed() >= *limit)?;
             Some(format!("ended after {}, its --max-run", span::human(limit)))
         };
-        let ended = match exec::run(exec, &self.pass_on, too_long) {
+        let ended = match exec::run(exec, &self.pass_on, must_end) {
             Ok(ended) => ended,
             Err(error) => {
                 // It is not the job's fault.

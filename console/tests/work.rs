@@ -115,6 +115,26 @@ fn a_command_that_takes_too_long_is_ended_with_its_children() {
 }
 
 #[test]
+fn a_command_whose_job_is_lost_is_ended() {
+    let stage = Stage::new();
+    stage.create(&["1"]);
+    let (begun, late) = (stage.file("begun"), stage.file("late"));
+    let child = stage.start(
+        &format!("echo x >> {}; sleep 20; touch {}", begun.display(), late.display()),
+        &["--lease", "1s", "--max-jobs", "1"],
+    );
+    wait_for(|| lines(&begun) == 1);
+    let claim = stage.run(&["claims", "list", "--state", "open", "--json"]).json();
+    let since = Instant::now();
+    stage.run(&["release", "--claim", &claim["id"].to_string()]);
+    let answer = Answer::of(child.wait_with_output().unwrap()).json();
+    assert!(since.elapsed() < Duration::from_secs(10), "{:?}", since.elapsed());
+    assert_eq!((&answer["lost"], &answer["failed"], &answer["completed"]), (&json!(1), &json!(0), &json!(0)));
+    assert!(!late.exists());
+    assert_eq!(stage.job(1)["state"], "ready", "another worker may take it");
+}
+
+#[test]
 fn jobs_and_time_are_limited_and_commands_run_side_by_side() {
     let stage = Stage::new();
     stage.create(&["1"; 12]);

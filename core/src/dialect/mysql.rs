@@ -17,14 +17,17 @@ pub(super) const TEXTS: Texts = Texts {
 
     // Locks n entries of pick and n rows until COMMIT; rows others hold are stepped over, so no worker waits.
     // FORCE INDEX, both bounds on ready_at and this ORDER BY are all needed: without any of them MariaDB
-    // locks tens of thousands of rows (measured). One lane a statement for the same reason.
+    // locks tens of thousands of rows (measured). One lane a statement for the same reason. The beginning is
+    // written out as two ranges of the index: as `ready_at > ? OR id > ?` beside the bounds, all rows of one
+    // instant are walked and locked.
     pick: "SELECT id, ready_at, job_key, payload, attempts, max_attempts, fence, lost, created_at \
         FROM {jobs} FORCE INDEX (pick) \
-        WHERE queue = ? AND priority = ? AND ready_at BETWEEN ? AND LEAST(?, UTC_TIMESTAMP(6)) \
+        WHERE queue = ? AND priority = ? \
+        AND (ready_at = ? AND id > ? OR ready_at > ? AND ready_at <= LEAST(?, UTC_TIMESTAMP(6))) \
         ORDER BY ready_at, id LIMIT ? {skip locked}",
     // Takes no locks: what it finds must be tested again by whoever locks it.
     pick_ids: "SELECT id, ready_at, attempts, max_attempts FROM {jobs} FORCE INDEX (pick) \
-        WHERE queue = ? AND priority = ? AND ready_at BETWEEN ? AND LEAST(?, UTC_TIMESTAMP(6)) AND MOD(id, ?) = ? \
+        WHERE queue = ? AND priority = ? AND ready_at <= UTC_TIMESTAMP(6) AND MOD(id, ?) = ? \
         ORDER BY ready_at, id LIMIT ?",
     // Locks the named rows by primary key until COMMIT.
     lock_ids: "SELECT id, ready_at, job_key, payload, attempts, max_attempts, fence, lost, created_at \

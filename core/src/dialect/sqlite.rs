@@ -25,16 +25,16 @@ pub(super) const TEXTS: Texts = Texts {
     pick: concat!(
         "SELECT id, ready_at, job_key, payload, attempts, max_attempts, fence, lost, created_at \
         FROM {jobs} INDEXED BY {pick} \
-        WHERE queue = ? AND priority = ? AND ready_at BETWEEN ? AND MIN(?, ",
+        WHERE queue = ? AND priority = ? AND (ready_at, id) > (?, ?) AND ready_at >= ? AND ready_at <= MIN(?, ",
         now!(),
         ") \
         ORDER BY ready_at, id LIMIT ?"
     ),
     pick_ids: concat!(
         "SELECT id, ready_at, attempts, max_attempts FROM {jobs} INDEXED BY {pick} \
-        WHERE queue = ? AND priority = ? AND ready_at BETWEEN ? AND MIN(?, ",
+        WHERE queue = ? AND priority = ? AND ready_at <= ",
         now!(),
-        ") AND id % ? = ? \
+        " AND id % ? = ? \
         ORDER BY ready_at, id LIMIT ?"
     ),
     lock_ids: concat!(

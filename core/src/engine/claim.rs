@@ -7,9 +7,9 @@ use crate::dialect::Statements;
 use crate::driver::Session;
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::ClaimedJob;
-use crate::plan::claim::{self as plan, Lane, NewClaim, Window};
+use crate::plan::claim::{self as plan, Lane, NewClaim, Position, Window};
 use crate::plan::ids::Ids;
-use crate::time::{Timestamp, boottime};
+use crate::time::boottime;
 use crate::value::Row;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub(crate) struct Lanes {
 /// them; starting behind them keeps claims fast while a long-running snapshot holds purge up.
 #[derive(Clone, Copy)]
 struct Cursor {
-    from: Timestamp,
+    after: Position,
     since: Instant,
 }
 
@@ -261,15 +261,15 @@ async fn pick_lane(
         return in_order(rows, lane);
     }
     let key = (lane.queue.clone(), lane.priority);
-    let cursor = lock(&shared.lanes).cursors.get(&key).copied().filter(|c| c.since.elapsed() < REMEMBERED);
-    let from = cursor.map_or(Timestamp::BEGINNING, |c| c.from);
-    let rows = session.query(&plan::pick(statements, lane, Window { from, ..Window::ALL }, wanted)).await?;
+    let cursor = lock(&shared.lanes).cursors.get(&key).copied().filter(|cursor| cursor.since.elapsed() < REMEMBERED);
+    let after = cursor.map_or(Window::ALL.after, |cursor| cursor.after);
+    let rows = session.query(&plan::pick(statements, lane, Window { after, ..Window::ALL }, wanted)).await?;
     let mut jobs = in_order(rows, lane)?;
     let is_full = jobs.len() == wanted;
     if !is_full && cursor.is_some() {
-        // Own locks are not skipped, so the rows at the boundary are seen twice.
-        let twice = jobs.iter().take_while(|job| job.ready_at == from).count();
-        let before = Window { until: from, ..Window::ALL };
+        // Own locks are not skipped, so the rows of the boundary's instant are seen twice.
+        let twice = jobs.iter().take_while(|job| job.ready_at == after.ready_at).count();
+        let before = Window { until: after.ready_at, ..Window::ALL };
         let rows = session.query(&plan::pick(statements, lane, before, wanted - jobs.len() + twice)).await?;
         let mut earlier = in_order(rows, lane)?;
         earlier.retain(|job| jobs.iter().all(|known| known.id != job.id));
@@ -280,8 +280,8 @@ async fn pick_lane(
     let mut lanes = lock(&shared.lanes);
     match jobs.last() {
         Some(last) if is_full => {
-            let since = cursor.map_or_else(Instant::now, |c| c.since);
-            lanes.cursors.insert(key, Cursor { from: last.ready_at, since });
+            let since = cursor.map_or_else(Instant::now, |cursor| cursor.since);
+            lanes.cursors.insert(key, Cursor { after: Position { ready_at: last.ready_at, id: last.id }, since });
         }
         _ => {
             lanes.cursors.remove(&key);
@@ -298,7 +298,7 @@ async fn candidates(
     lane: &Lane,
     wanted: usize,
 ) -> Result<Vec<ClaimedJob>> {
-    let rows = session.query(&plan::pick_ids(statements, lane, Window::ALL, request.partition, wanted)).await?;
+    let rows = session.query(&plan::pick_ids(statements, lane, request.partition, wanted)).await?;
     rows.iter().map(|row| plan::stub(row, lane)).collect()
 }
 

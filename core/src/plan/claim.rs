@@ -20,15 +20,22 @@ pub(crate) struct Lane {
     pub queue: String,
 }
 
-/// The bounds of one read: both are needed, see the statement.
+/// Where a job stands in the order of a lane. Jobs of one instant are told apart by their ids: thousands can share it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Position {
+    pub ready_at: Timestamp,
+    pub id: i64,
+}
+
+/// What one read looks at: from behind a position to the end of an instant. Both are needed, see the statement.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Window {
-    pub from: Timestamp,
+    pub after: Position,
     pub until: Timestamp,
 }
 
 impl Window {
-    pub(crate) const ALL: Window = Window { from: Timestamp::BEGINNING, until: Timestamp::END };
+    pub(crate) const ALL: Window = Window { after: Position { ready_at: Timestamp::BEGINNING, id: 0 }, until: Timestamp::END };
 }
 
 /// What is written to the claims table.
@@ -52,28 +59,22 @@ pub(crate) fn next_priority(statements: &Statements, queue: &str, after: i64) ->
 }
 
 pub(crate) fn pick(statements: &Statements, lane: &Lane, window: Window, limit: usize) -> Statement {
-    let values =
-        vec![lane.queue.as_str().into(), lane.priority.into(), window.from.into(), window.until.into(), Value::Int(limit as i64)];
-    plain(&statements.pick, values)
-}
-
-pub(crate) fn pick_ids(
-    statements: &Statements,
-    lane: &Lane,
-    window: Window,
-    partition: Option<(i64, i64)>,
-    limit: usize,
-) -> Statement {
-    let (k, n) = partition.unwrap_or((0, 1));
+    let Position { ready_at, id } = window.after;
     let values = vec![
         lane.queue.as_str().into(),
         lane.priority.into(),
-        window.from.into(),
+        ready_at.into(),
+        id.into(),
+        ready_at.into(),
         window.until.into(),
-        n.into(),
-        k.into(),
         Value::Int(limit as i64),
     ];
+    plain(&statements.pick, values)
+}
+
+pub(crate) fn pick_ids(statements: &Statements, lane: &Lane, partition: Option<(i64, i64)>, limit: usize) -> Statement {
+    let (k, n) = partition.unwrap_or((0, 1));
+    let values = vec![lane.queue.as_str().into(), lane.priority.into(), n.into(), k.into(), Value::Int(limit as i64)];
     plain(&statements.pick_ids, values)
 }
 

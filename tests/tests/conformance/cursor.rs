@@ -37,6 +37,58 @@ every_database! {
         assert_eq!(claim.rows()[0].id, ids[119], "in order: the row before the cursor comes first");
     }
 
+    // A bulk send is one instant: the cursor stands between two jobs of it, and nothing is skipped or told twice.
+    fn jobs_of_one_instant_are_taken_in_order_once("heartbeat=0", db) {
+        let ids = db.fill("q", 1_000);
+        let at = if db.is_sqlite() { "1000" } else { "'2001-01-01'" };
+        db.raw().run(&format!("UPDATE {{jobs}} SET ready_at = {at}"));
+        let other = db.another("");
+        let (mut taken, mut by_other) = (Vec::new(), Vec::new());
+        for round in 0..10 {
+            let claim = db.claim(70);
+            taken.extend(claim.rows().iter().map(|job| job.id));
+            claim.complete_all().unwrap();
+            if round % 3 == 0 {
+                // Before the cursor, in the same instant: found when a batch comes up short or the second is over.
+                db.raw().run(&format!("UPDATE {{jobs}} SET state = 'ready', ready_at = {at} WHERE id = {}", ids[round]));
+            }
+            if round < 4 {
+                let claim = other.claim(&ClaimRequest::new("q").limit(30)).unwrap();
+                by_other.extend(claim.rows().iter().map(|job| job.id));
+                claim.complete_all().unwrap();
+            }
+        }
+        let claim = db.claim(1_000);
+        let rest: Vec<i64> = claim.rows().iter().map(|job| job.id).collect();
+        claim.complete_all().unwrap();
+        assert!(rest.is_sorted() && db.claim(10).is_empty());
+        let again = [ids[0], ids[3], ids[6], ids[9]];
+        let mut all: Vec<i64> = [taken, by_other, rest].concat();
+        all.sort_unstable();
+        let mut wanted: Vec<i64> = ids.iter().chain(&again).copied().collect();
+        wanted.sort_unstable();
+        assert_eq!(all, wanted);
+    }
+
+    // The same rows by a mapped table's own time, which is often the same second for all of them.
+    fn rows_of_one_instant_are_taken_in_order_once("heartbeat=0", db) {
+        let targets = UserTable::new(db, "instant", TARGETS);
+        targets.run(&format!("CREATE INDEX {}i ON {{t}} (status, available_at)", targets.name));
+        targets.fill(500);
+        targets.run("UPDATE {t} SET available_at = '2020-01-01 00:00:00'");
+        let table = targets.map("\"available_at\":\"available_at\",\"zone\":\"UTC\"");
+        let mut taken = Vec::new();
+        loop {
+            let claim = table.claim(&RowClaimRequest::new(70)).unwrap();
+            if claim.is_empty() {
+                break;
+            }
+            taken.extend(claim.rows().iter().map(|row| row.key.clone()));
+            claim.complete_all().unwrap();
+        }
+        assert_eq!(taken, (1..=500).map(Value::Int).collect::<Vec<_>>());
+    }
+
     // A priority nobody used before is seen within the second priorities are remembered.
     fn a_new_priority_is_late_by_a_second_at_most("heartbeat=0", db) {
         db.fill("q", 1_000);

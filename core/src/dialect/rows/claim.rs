@@ -1,6 +1,6 @@
 //! Finding rows that wait, and handing them to a claim.
 
-use super::{Bound, Lane, Rows, Sql, fitting};
+use super::{Bound, Lane, Position, Rows, Sql, fitting};
 use crate::config::ClaimShape;
 use crate::plan::keys::Keys;
 use crate::plan::table::access::{Access, Search};
@@ -83,13 +83,30 @@ impl Rows<'_> {
         let found = self.search(lane, search, by_free_token);
         sql.then((found.text, found.values));
         match bound {
-            Some(Bound::From(from)) => sql.push(&format!(" AND {leading} >= ?")).bind(from.clone()),
-            Some(Bound::Until(until)) => sql.push(&format!(" AND {leading} <= ?")).bind(until.clone()),
-            None => &mut sql,
-        };
+            Some(Bound::After(position)) => self.after(&mut sql, lane, position),
+            Some(Bound::Until(position)) => {
+                sql.push(&format!(" AND {leading} <= ?")).bind(position.leading.clone());
+            }
+            None => {}
+        }
         sql.push(&self.order_by(search, lane)).bind(limit as i64);
         sql.push(lock);
         sql.end()
+    }
+
+    /// As two ranges of the index: `leading > ? OR key > ?` walks and locks all rows of one instant.
+    fn after(&self, sql: &mut Sql, lane: Lane, position: &Position) {
+        let (leading, key) = (self.leading(lane), self.q(&self.table.key));
+        if *leading == self.table.key {
+            sql.push(&format!(" AND {key} > ?")).bind(position.key.clone());
+            return;
+        }
+        let leading = self.q(leading);
+        let condition = match self.flavor() {
+            Flavor::MySql => format!(" AND ({leading} = ? AND {key} > ? OR {leading} > ?)"),
+            Flavor::Sqlite => format!(" AND ({leading}, {key}) > (?, ?) AND {leading} >= ?"),
+        };
+        sql.push(&condition).bind(position.leading.clone()).bind(position.key.clone()).bind(position.leading.clone());
     }
 
     /// Reads the first waiting rows without locks; whoever locks them tests again.

@@ -72,11 +72,20 @@ pub(crate) enum Lane {
     Due,
 }
 
-/// A bound on the column that a lane is ordered by.
+/// Where a row stands in the order of its lane. Rows of one instant are told apart by their keys: thousands can share it.
 #[derive(Clone, Debug)]
+pub(crate) struct Position {
+    /// The value of the column that the lane is ordered by.
+    pub leading: Value,
+    pub key: Value,
+}
+
+/// A bound on the rows of a lane.
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum Bound<'a> {
-    From(&'a Value),
-    Until(&'a Value),
+    After(&'a Position),
+    /// Up to all rows that share the position's leading value.
+    Until(&'a Position),
 }
 
 /// How a row is put back to `pending`.

@@ -2,7 +2,7 @@
 
 use super::{MappedTable, execute_each, is_token_update, statements_of};
 use crate::claim::{ClaimState, HeldRows};
-use crate::dialect::rows::{Bound, Lane, Rows};
+use crate::dialect::rows::{Bound, Lane, Position, Rows};
 use crate::driver::Session;
 use crate::engine::claim::{Claimed, record_claim};
 use crate::engine::{Shared, lock};
@@ -33,7 +33,7 @@ const MOST_CURSORS: usize = 1_000;
 /// starting behind them keeps claims fast.
 #[derive(Clone, Debug)]
 pub(super) struct Cursor {
-    from: Value,
+    after: Position,
     since: Instant,
 }
 
@@ -243,11 +243,11 @@ impl Step<'_> {
         let cursors = &self.table.mapped.cursors;
         let key = (lane, format!("{:?}", search.conditions));
         let cursor = lock(cursors).get(&key).cloned().filter(|cursor| cursor.since.elapsed() < REMEMBERED);
-        let (mut found, last) = picked(session, &pick(cursor.as_ref().map(|cursor| Bound::From(&cursor.from)))).await?;
+        let (mut found, last) = picked(session, &pick(cursor.as_ref().map(|cursor| Bound::After(&cursor.after)))).await?;
         let is_full = found.len() == wanted;
         if let Some(cursor) = cursor.as_ref().filter(|_| !is_full) {
-            // Own locks are not skipped, so rows at the boundary can be seen twice.
-            let (mut earlier, _) = picked(session, &pick(Some(Bound::Until(&cursor.from)))).await?;
+            // Own locks are not skipped, so rows of the boundary's instant can be seen twice.
+            let (mut earlier, _) = picked(session, &pick(Some(Bound::Until(&cursor.after)))).await?;
             let known: HashSet<Vec<u8>> = found.iter().map(|candidate| hashable(&candidate.key)).collect();
             earlier.retain(|candidate| !known.contains(&hashable(&candidate.key)));
             earlier.append(&mut found);
@@ -256,9 +256,9 @@ impl Step<'_> {
         }
         let mut cursors = lock(cursors);
         match last.filter(|_| is_full) {
-            Some(from) if cursors.len() < MOST_CURSORS => {
+            Some(after) if cursors.len() < MOST_CURSORS => {
                 let since = cursor.map_or_else(Instant::now, |cursor| cursor.since);
-                cursors.insert(key, Cursor { from, since });
+                cursors.insert(key, Cursor { after, since });
             }
             Some(_) => cursors.clear(),
             None => {
@@ -309,14 +309,15 @@ impl Step<'_> {
 }
 
 /// What a `pick` found, and where the last of it stands in the order.
-async fn picked(session: &mut Session, statement: &Statement) -> Result<(Vec<Candidate>, Option<Value>)> {
+async fn picked(session: &mut Session, statement: &Statement) -> Result<(Vec<Candidate>, Option<Position>)> {
     let (_, rows) = session.query_typed(statement).await?;
-    let mut last = None;
+    let mut leading = None;
     let mut found = Vec::with_capacity(rows.len());
     for mut row in rows {
-        last = Some(row.take(4));
+        leading = Some(row.take(4));
         found.push(rows::candidate(&mut row, 0)?);
     }
+    let last = leading.zip(found.last()).map(|(leading, last)| Position { leading, key: last.key.clone() });
     Ok((found, last))
 }
 
