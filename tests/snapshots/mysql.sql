@@ -8,6 +8,9 @@ SELECT queue FROM `rowclaim_jobs` FORCE INDEX (pick) WHERE queue > ? ORDER BY qu
 SELECT priority FROM `rowclaim_jobs` FORCE INDEX (pick) WHERE queue = ? AND priority > ? ORDER BY priority LIMIT 1
 
 -- pick
+SELECT id, ready_at, job_key, payload, attempts, max_attempts, fence, lost, created_at FROM `rowclaim_jobs` FORCE INDEX (pick) WHERE queue = ? AND priority = ? AND ready_at BETWEEN ? AND LEAST(?, UTC_TIMESTAMP(6)) ORDER BY ready_at, id LIMIT ? FOR UPDATE SKIP LOCKED
+
+-- pick_after
 SELECT id, ready_at, job_key, payload, attempts, max_attempts, fence, lost, created_at FROM `rowclaim_jobs` FORCE INDEX (pick) WHERE queue = ? AND priority = ? AND (ready_at = ? AND id > ? OR ready_at > ? AND ready_at <= LEAST(?, UTC_TIMESTAMP(6))) ORDER BY ready_at, id LIMIT ? FOR UPDATE SKIP LOCKED
 
 -- pick_ids

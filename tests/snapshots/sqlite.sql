@@ -8,6 +8,9 @@ SELECT queue FROM "rowclaim_jobs" INDEXED BY "rowclaim_jobs_pick" WHERE queue > 
 SELECT priority FROM "rowclaim_jobs" INDEXED BY "rowclaim_jobs_pick" WHERE queue = ? AND priority > ? ORDER BY priority LIMIT 1
 
 -- pick
+SELECT id, ready_at, job_key, payload, attempts, max_attempts, fence, lost, created_at FROM "rowclaim_jobs" INDEXED BY "rowclaim_jobs_pick" WHERE queue = ? AND priority = ? AND ready_at BETWEEN ? AND MIN(?, CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000) ORDER BY ready_at, id LIMIT ?
+
+-- pick_after
 SELECT id, ready_at, job_key, payload, attempts, max_attempts, fence, lost, created_at FROM "rowclaim_jobs" INDEXED BY "rowclaim_jobs_pick" WHERE queue = ? AND priority = ? AND (ready_at, id) > (?, ?) AND ready_at >= ? AND ready_at <= MIN(?, CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000) ORDER BY ready_at, id LIMIT ?
 
 -- pick_ids

@@ -50,6 +50,8 @@ statements! {
     next_priority,
     /// Locks the first waiting jobs of one lane.
     pick,
+    /// The same from within an instant on.
+    pick_after,
     /// Reads, without locks, ids of the first waiting jobs of one lane and one partition.
     pick_ids,
     /// Locks candidates by id.

@@ -17,10 +17,14 @@ pub(super) const TEXTS: Texts = Texts {
 
     // Locks n entries of pick and n rows until COMMIT; rows others hold are stepped over, so no worker waits.
     // FORCE INDEX, both bounds on ready_at and this ORDER BY are all needed: without any of them MariaDB
-    // locks tens of thousands of rows (measured). One lane a statement for the same reason. The beginning is
-    // written out as two ranges of the index: as `ready_at > ? OR id > ?` beside the bounds, all rows of one
-    // instant are walked and locked.
+    // locks tens of thousands of rows (measured). One lane a statement for the same reason.
     pick: "SELECT id, ready_at, job_key, payload, attempts, max_attempts, fence, lost, created_at \
+        FROM {jobs} FORCE INDEX (pick) \
+        WHERE queue = ? AND priority = ? AND ready_at BETWEEN ? AND LEAST(?, UTC_TIMESTAMP(6)) \
+        ORDER BY ready_at, id LIMIT ? {skip locked}",
+    // As `pick`, from within an instant on. Two ranges of the index: as `ready_at > ? OR id > ?` beside the bounds all
+    // rows of the instant are walked, and locked on MariaDB. A second range costs 16 workers a third of their speed.
+    pick_after: "SELECT id, ready_at, job_key, payload, attempts, max_attempts, fence, lost, created_at \
         FROM {jobs} FORCE INDEX (pick) \
         WHERE queue = ? AND priority = ? \
         AND (ready_at = ? AND id > ? OR ready_at > ? AND ready_at <= LEAST(?, UTC_TIMESTAMP(6))) \

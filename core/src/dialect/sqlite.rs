@@ -25,6 +25,14 @@ pub(super) const TEXTS: Texts = Texts {
     pick: concat!(
         "SELECT id, ready_at, job_key, payload, attempts, max_attempts, fence, lost, created_at \
         FROM {jobs} INDEXED BY {pick} \
+        WHERE queue = ? AND priority = ? AND ready_at BETWEEN ? AND MIN(?, ",
+        now!(),
+        ") \
+        ORDER BY ready_at, id LIMIT ?"
+    ),
+    pick_after: concat!(
+        "SELECT id, ready_at, job_key, payload, attempts, max_attempts, fence, lost, created_at \
+        FROM {jobs} INDEXED BY {pick} \
         WHERE queue = ? AND priority = ? AND (ready_at, id) > (?, ?) AND ready_at >= ? AND ready_at <= MIN(?, ",
         now!(),
         ") \

@@ -30,8 +30,20 @@ pub(crate) struct Lanes {
 /// them; starting behind them keeps claims fast while a long-running snapshot holds purge up.
 #[derive(Clone, Copy)]
 struct Cursor {
-    after: Position,
+    last: Position,
+    /// Claims have taken so many jobs of its instant.
+    of_instant: usize,
     since: Instant,
+}
+
+/// Jobs of one instant that are walked over again rather than asking for those behind them, which costs more: as many as one
+/// creation gives one instant.
+pub(super) const WALKED: usize = crate::plan::create::ROWS;
+
+impl Cursor {
+    fn after(self) -> Position {
+        if self.of_instant > WALKED { self.last } else { Position { id: 0, ..self.last } }
+    }
 }
 
 /// The rows a claim was given.
@@ -262,7 +274,7 @@ async fn pick_lane(
     }
     let key = (lane.queue.clone(), lane.priority);
     let cursor = lock(&shared.lanes).cursors.get(&key).copied().filter(|cursor| cursor.since.elapsed() < REMEMBERED);
-    let after = cursor.map_or(Window::ALL.after, |cursor| cursor.after);
+    let after = cursor.map_or(Window::ALL.after, Cursor::after);
     let rows = session.query(&plan::pick(statements, lane, Window { after, ..Window::ALL }, wanted)).await?;
     let mut jobs = in_order(rows, lane)?;
     let is_full = jobs.len() == wanted;
@@ -281,7 +293,10 @@ async fn pick_lane(
     match jobs.last() {
         Some(last) if is_full => {
             let since = cursor.map_or_else(Instant::now, |cursor| cursor.since);
-            lanes.cursors.insert(key, Cursor { after: Position { ready_at: last.ready_at, id: last.id }, since });
+            let before = cursor.filter(|cursor| cursor.last.ready_at == last.ready_at).map_or(0, |cursor| cursor.of_instant);
+            let of_instant = before + jobs.iter().rev().take_while(|job| job.ready_at == last.ready_at).count();
+            let last = Position { ready_at: last.ready_at, id: last.id };
+            lanes.cursors.insert(key, Cursor { last, of_instant, since });
         }
         _ => {
             lanes.cursors.remove(&key);

@@ -20,7 +20,7 @@ pub(crate) struct Lane {
     pub queue: String,
 }
 
-/// Where a job stands in the order of a lane. Jobs of one instant are told apart by their ids: thousands can share it.
+/// Where a job stands in the order of a lane. Id 0 stands before all jobs of its instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Position {
     pub ready_at: Timestamp,
@@ -60,16 +60,16 @@ pub(crate) fn next_priority(statements: &Statements, queue: &str, after: i64) ->
 
 pub(crate) fn pick(statements: &Statements, lane: &Lane, window: Window, limit: usize) -> Statement {
     let Position { ready_at, id } = window.after;
-    let values = vec![
-        lane.queue.as_str().into(),
-        lane.priority.into(),
-        ready_at.into(),
-        id.into(),
-        ready_at.into(),
-        window.until.into(),
-        Value::Int(limit as i64),
-    ];
-    plain(&statements.pick, values)
+    let mut values: Vec<Value> = vec![lane.queue.as_str().into(), lane.priority.into(), ready_at.into()];
+    let text = match id {
+        0 => &statements.pick,
+        _ => {
+            values.extend([id.into(), ready_at.into()]);
+            &statements.pick_after
+        }
+    };
+    values.extend([window.until.into(), Value::Int(limit as i64)]);
+    plain(text, values)
 }
 
 pub(crate) fn pick_ids(statements: &Statements, lane: &Lane, partition: Option<(i64, i64)>, limit: usize) -> Statement {

@@ -39,7 +39,7 @@ every_database! {
 
     // A bulk send is one instant: the cursor stands between two jobs of it, and nothing is skipped or told twice.
     fn jobs_of_one_instant_are_taken_in_order_once("heartbeat=0", db) {
-        let ids = db.fill("q", 1_000);
+        let ids = db.fill("q", 4_000);
         let at = if db.is_sqlite() { "1000" } else { "'2001-01-01'" };
         db.raw().run(&format!("UPDATE {{jobs}} SET ready_at = {at}"));
         let other = db.another("");
@@ -50,35 +50,35 @@ every_database! {
             claim.complete_all().unwrap();
         };
         for _ in 0..4 {
-            take(&db.engine, 50);
-            take(&db.engine, 20);
-            take(&other, 30);
+            take(&db.engine, 400);
+            take(&db.engine, 200);
+            take(&other, 300);
         }
         // Before the cursor, in the same instant: found when a batch comes up short.
         db.raw().run(&format!("UPDATE {{jobs}} SET state = 'ready', ready_at = {at} WHERE id = {}", ids[0]));
-        take(&db.engine, 700);
-        assert_eq!(taken[..400], ids[..400]);
-        let rest: Vec<i64> = std::iter::once(ids[0]).chain(ids[400..].iter().copied()).collect();
-        assert_eq!(taken[400..], rest);
+        take(&db.engine, 500);
+        assert_eq!(taken[..3_600], ids[..3_600]);
+        let rest: Vec<i64> = std::iter::once(ids[0]).chain(ids[3_600..].iter().copied()).collect();
+        assert_eq!(taken[3_600..], rest);
     }
 
     // The same rows by a mapped table's own time, which is often the same second for all of them.
     fn rows_of_one_instant_are_taken_in_order_once("heartbeat=0", db) {
         let targets = UserTable::new(db, "instant", TARGETS);
         targets.run(&format!("CREATE INDEX {}i ON {{t}} (status, available_at)", targets.name));
-        targets.fill(500);
+        targets.fill(2_000);
         targets.run("UPDATE {t} SET available_at = '2020-01-01 00:00:00'");
         let table = targets.map("\"available_at\":\"available_at\",\"zone\":\"UTC\"");
         let mut taken = Vec::new();
         loop {
-            let claim = table.claim(&RowClaimRequest::new(70)).unwrap();
+            let claim = table.claim(&RowClaimRequest::new(300)).unwrap();
             if claim.is_empty() {
                 break;
             }
             taken.extend(claim.rows().iter().map(|row| row.key.clone()));
             claim.complete_all().unwrap();
         }
-        assert_eq!(taken, (1..=500).map(Value::Int).collect::<Vec<_>>());
+        assert_eq!(taken, (1..=2_000).map(Value::Int).collect::<Vec<_>>());
     }
 
     // A priority nobody used before is seen within the second priorities are remembered.

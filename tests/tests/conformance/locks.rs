@@ -174,6 +174,30 @@ fn a_claim_on_a_mapped_table_locks_few_rows_whatever_its_indexes() {
     }
 }
 
+/// The cursor stands within an instant that thousands share: jobs, and rows of a mapped table.
+#[test]
+fn a_claim_from_within_an_instant_locks_few_rows() {
+    let _reader = READER.lock().unwrap_or_else(PoisonError::into_inner);
+    for kind in Kind::SERVERS {
+        let Some(db) = crowded(kind, "heartbeat=0") else { continue };
+        let targets = crowded_table(&db, ", KEY i (status, available_at)");
+        let table = targets.map("\"available_at\":\"available_at\",\"zone\":\"UTC\"");
+        let claim = |limit| db.claim(limit).len();
+        let claim_rows = |limit| table.claim(&RowClaimRequest::new(limit)).unwrap().len();
+        for claim in [&claim as &(dyn Fn(usize) -> usize + Sync), &claim_rows] {
+            let mut tries = (0..4).map(|_| {
+                // Within the second a cursor lives.
+                assert_eq!((claim(400), claim(400)), (400, 400));
+                most_locked(&db, || claim(100))
+            });
+            let (claimed, locked) = tries.find(|(_, locked)| *locked > 0).unwrap_or((100, 0));
+            println!("{}: from within an instant a claim of 100 locks {locked} rows", kind.name());
+            assert_eq!(claimed, 100);
+            assert!((100..=216).contains(&locked), "{}: a claim of 100 locks {locked} rows", kind.name());
+        }
+    }
+}
+
 /// Whether it holds what was begun or not, a recovery locks the rows of its claim and few others.
 #[test]
 fn a_recovery_locks_few_rows_also_where_some_are_held() {

@@ -83,7 +83,10 @@ impl Rows<'_> {
         let found = self.search(lane, search, by_free_token);
         sql.then((found.text, found.values));
         match bound {
-            Some(Bound::After(position)) => self.after(&mut sql, lane, position),
+            Some(Bound::From(position)) => {
+                sql.push(&format!(" AND {leading} >= ?")).bind(position.leading.clone());
+            }
+            Some(Bound::After(position)) => self.after(&mut sql, &leading, position),
             Some(Bound::Until(position)) => {
                 sql.push(&format!(" AND {leading} <= ?")).bind(position.leading.clone());
             }
@@ -95,13 +98,8 @@ impl Rows<'_> {
     }
 
     /// As two ranges of the index: `leading > ? OR key > ?` walks and locks all rows of one instant.
-    fn after(&self, sql: &mut Sql, lane: Lane, position: &Position) {
-        let (leading, key) = (self.leading(lane), self.q(&self.table.key));
-        if *leading == self.table.key {
-            sql.push(&format!(" AND {key} > ?")).bind(position.key.clone());
-            return;
-        }
-        let leading = self.q(leading);
+    fn after(&self, sql: &mut Sql, leading: &str, position: &Position) {
+        let key = self.q(&self.table.key);
         let condition = match self.flavor() {
             Flavor::MySql => format!(" AND ({leading} = ? AND {key} > ? OR {leading} > ?)"),
             Flavor::Sqlite => format!(" AND ({leading}, {key}) > (?, ?) AND {leading} >= ?"),

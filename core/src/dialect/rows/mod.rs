@@ -72,7 +72,7 @@ pub(crate) enum Lane {
     Due,
 }
 
-/// Where a row stands in the order of its lane. Rows of one instant are told apart by their keys: thousands can share it.
+/// Where a row stands in the order of its lane.
 #[derive(Clone, Debug)]
 pub(crate) struct Position {
     /// The value of the column that the lane is ordered by.
@@ -83,6 +83,9 @@ pub(crate) struct Position {
 /// A bound on the rows of a lane.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Bound<'a> {
+    /// From all rows on that share the position's leading value.
+    From(&'a Position),
+    /// Behind the position itself: thousands of rows can share one instant.
     After(&'a Position),
     /// Up to all rows that share the position's leading value.
     Until(&'a Position),

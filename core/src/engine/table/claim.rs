@@ -4,7 +4,7 @@ use super::{MappedTable, execute_each, is_token_update, statements_of};
 use crate::claim::{ClaimState, HeldRows};
 use crate::dialect::rows::{Bound, Lane, Position, Rows};
 use crate::driver::Session;
-use crate::engine::claim::{Claimed, record_claim};
+use crate::engine::claim::{Claimed, WALKED, record_claim};
 use crate::engine::{Shared, lock};
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::claim::{self as plan, NewClaim};
@@ -33,8 +33,16 @@ const MOST_CURSORS: usize = 1_000;
 /// starting behind them keeps claims fast.
 #[derive(Clone, Debug)]
 pub(super) struct Cursor {
-    after: Position,
+    last: Position,
+    /// Claims have taken so many rows of its instant.
+    of_instant: usize,
     since: Instant,
+}
+
+impl Cursor {
+    fn bound(&self) -> Bound<'_> {
+        if self.of_instant > WALKED { Bound::After(&self.last) } else { Bound::From(&self.last) }
+    }
 }
 
 /// Ids of claims that have no record; unique in this process.
@@ -243,11 +251,11 @@ impl Step<'_> {
         let cursors = &self.table.mapped.cursors;
         let key = (lane, format!("{:?}", search.conditions));
         let cursor = lock(cursors).get(&key).cloned().filter(|cursor| cursor.since.elapsed() < REMEMBERED);
-        let (mut found, last) = picked(session, &pick(cursor.as_ref().map(|cursor| Bound::After(&cursor.after)))).await?;
+        let (mut found, last) = picked(session, &pick(cursor.as_ref().map(Cursor::bound))).await?;
         let is_full = found.len() == wanted;
         if let Some(cursor) = cursor.as_ref().filter(|_| !is_full) {
             // Own locks are not skipped, so rows of the boundary's instant can be seen twice.
-            let (mut earlier, _) = picked(session, &pick(Some(Bound::Until(&cursor.after)))).await?;
+            let (mut earlier, _) = picked(session, &pick(Some(Bound::Until(&cursor.last)))).await?;
             let known: HashSet<Vec<u8>> = found.iter().map(|candidate| hashable(&candidate.key)).collect();
             earlier.retain(|candidate| !known.contains(&hashable(&candidate.key)));
             earlier.append(&mut found);
@@ -256,9 +264,10 @@ impl Step<'_> {
         }
         let mut cursors = lock(cursors);
         match last.filter(|_| is_full) {
-            Some(after) if cursors.len() < MOST_CURSORS => {
-                let since = cursor.map_or_else(Instant::now, |cursor| cursor.since);
-                cursors.insert(key, Cursor { after, since });
+            Some((last, count)) if cursors.len() < MOST_CURSORS => {
+                let since = cursor.as_ref().map_or_else(Instant::now, |cursor| cursor.since);
+                let before = cursor.filter(|cursor| cursor.last.leading == last.leading).map_or(0, |cursor| cursor.of_instant);
+                cursors.insert(key, Cursor { last, of_instant: before + count, since });
             }
             Some(_) => cursors.clear(),
             None => {
@@ -308,16 +317,18 @@ impl Step<'_> {
     }
 }
 
-/// What a `pick` found, and where the last of it stands in the order.
-async fn picked(session: &mut Session, statement: &Statement) -> Result<(Vec<Candidate>, Option<Position>)> {
+/// What a `pick` found; where the last of it stands in the order, and how many share that instant.
+async fn picked(session: &mut Session, statement: &Statement) -> Result<(Vec<Candidate>, Option<(Position, usize)>)> {
     let (_, rows) = session.query_typed(statement).await?;
-    let mut leading = None;
+    let (mut leading, mut count) = (None, 0);
     let mut found = Vec::with_capacity(rows.len());
     for mut row in rows {
-        leading = Some(row.take(4));
+        let next = Some(row.take(4));
+        count = if next == leading { count + 1 } else { 1 };
+        leading = next;
         found.push(rows::candidate(&mut row, 0)?);
     }
-    let last = leading.zip(found.last()).map(|(leading, last)| Position { leading, key: last.key.clone() });
+    let last = leading.zip(found.last()).map(|(leading, last)| (Position { leading, key: last.key.clone() }, count));
     Ok((found, last))
 }
 
